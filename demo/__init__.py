@@ -1,0 +1,1 @@
+"""`make demo`: a re-import with a failure, a repair and a redrive, told as it happens."""
