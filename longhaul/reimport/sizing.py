@@ -49,15 +49,20 @@ class Tiers:
         )
 
     def choose(self, size_bytes: object) -> Tier:
-        """Return the tier of a log: small up to the threshold; full above it and for an unknown size (R5).
-
-        `size_bytes` is whatever stands in the list: anything but a number counts as unknown, as it does in the
-        state machine.
-        """
-        if isinstance(size_bytes, bool) or not isinstance(size_bytes, int | float):
-            return Tier.FULL
-        return Tier.SMALL if self.small_max_bytes > 0 and size_bytes <= self.small_max_bytes else Tier.FULL
+        """Return the tier of a log of that size."""
+        return choose_tier(size_bytes, self.small_max_bytes)
 
     def size_of(self, tier: Tier) -> JobSize:
         """Return what a job of `tier` asks for."""
         return self.small if tier is Tier.SMALL else self.full
+
+
+def choose_tier(size_bytes: object, small_max_bytes: int) -> Tier:
+    """Return the tier of a log: small up to the threshold; full above it and for an unknown size (R5).
+
+    `size_bytes` is whatever stands in the list: anything but a number counts as unknown, as it does in the state
+    machine. A threshold of 0 switches downsizing off, for empty logs too.
+    """
+    if isinstance(size_bytes, bool) or not isinstance(size_bytes, int | float):
+        return Tier.FULL
+    return Tier.SMALL if small_max_bytes > 0 and size_bytes <= small_max_bytes else Tier.FULL
