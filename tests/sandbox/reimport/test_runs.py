@@ -1,0 +1,144 @@
+"""Cap, tolerance, stop and redrive of the deployed re-import (R13-R17)."""
+
+import itertools
+import json
+import os
+import random
+import signal
+import time
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.sandbox.reimport import logs
+from tests.sandbox.reimport.operating import Operator, most_at_once, until
+
+MISSING = ({"key": f"evals/missing/{n}.eval"} for n in itertools.count())
+
+
+def spans(jobs: list[dict[str, Any]]) -> list[tuple[float, float]]:
+    return [(job["startedAt"], job["stoppedAt"]) for job in jobs]
+
+
+def importers() -> list[psutil.Process]:
+    """The importer processes of this machine that a sandbox started."""
+    return [
+        process
+        for process in psutil.process_iter(["environ"])
+        if "AWS_BATCH_JOB_ID" in (process.info["environ"] or {})
+    ]
+
+
+def test_r13_the_cap_and_w8_the_rows_of_two_hundred_logs(operator: Operator) -> None:
+    bodies = [logs.clone(1000 + n) for n in range(200)]
+    with operator.quiet():
+        items = [operator.put(body, f"evals/two-hundred/{n}.eval") for n, body in enumerate(bodies)]
+    execution = operator.start(items, max_concurrency=8)
+    assert operator.ended(execution, 240)["status"] == "SUCCEEDED"
+    jobs = operator.jobs(execution)
+    assert len(jobs) == 200
+    assert {job["status"] for job in jobs} == {"SUCCEEDED"}
+    assert 4 < most_at_once(spans(jobs)) <= 8
+    ids = [logs.eval_id(body) for body in bodies]
+    assert operator.rows("select count(*) from eval where id = any(%s)", ids) == [(200,)]
+
+
+@pytest.mark.parametrize(("failing", "status"), [(1, "SUCCEEDED"), (2, "SUCCEEDED"), (3, "FAILED")])
+def test_r15_fails_above_the_tolerance_not_at_it(operator: Operator, failing: int, status: str) -> None:
+    with operator.quiet():
+        items = [operator.put(logs.clone(n)) for n in range(10 - failing)]
+    execution = operator.start([*itertools.islice(MISSING, failing), *items], tolerated_failure_percentage=20)
+    ended = operator.ended(execution)
+    assert ended["status"] == status
+    counts = operator.counts(execution)
+    assert counts["failed"] == failing
+    assert counts["total"] == 10
+    if status == "FAILED":
+        assert ended["error"] == "States.ExceedToleratedFailureThreshold"
+
+
+def test_r13_the_cap_can_be_raised_and_lowered_while_it_runs(operator: Operator) -> None:
+    with operator.quiet():
+        items = [operator.put(logs.clone(n)) for n in range(24)]
+    with operator.held_warehouse():
+        execution = operator.start(items, max_concurrency=2)
+        until(lambda: len(operator.jobs(execution, "RUNNING")) == 2)
+        time.sleep(1)
+        assert len(operator.jobs(execution, "RUNNING")) == 2
+        map_run = operator.map_run(execution)["mapRunArn"]
+        operator.sfn.update_map_run(mapRunArn=map_run, maxConcurrency=6)
+        until(lambda: len(operator.jobs(execution, "RUNNING")) == 6)
+        first = {job["jobId"] for job in operator.jobs(execution, "RUNNING")}
+        operator.sfn.update_map_run(mapRunArn=map_run, maxConcurrency=2)
+    assert operator.ended(execution)["status"] == "SUCCEEDED"
+    later = [job for job in operator.jobs(execution) if job["jobId"] not in first]
+    assert len(later) == 18
+    assert most_at_once(spans(later)) <= 2
+
+
+def test_r16_stop_leaves_no_importer_and_redrive_runs_only_the_rest(operator: Operator) -> None:
+    with operator.quiet():
+        items = [operator.put(logs.clone(n)) for n in range(8)]
+    first, rest = items[0], items[1:]
+    with operator.quiet():
+        pass
+    execution = None
+    with operator.held_warehouse():
+        execution = operator.start([first, *rest], max_concurrency=3)
+        until(lambda: len(operator.jobs(execution, "RUNNING")) == 3)
+        operator.sfn.stop_execution(executionArn=execution, error="Operator", cause="database busy")
+        ended = operator.ended(execution)
+        assert (ended["status"], ended["error"], ended["cause"]) == ("ABORTED", "Operator", "database busy")
+        until(lambda: not operator.jobs(execution, "RUNNING", "STARTING", "SUBMITTED", "RUNNABLE", "PENDING"), 20)
+        until(lambda: not importers(), 20)
+    jobs = operator.jobs(execution)
+    assert [job["status"] for job in jobs] == ["FAILED"] * 3
+    assert {len(found) for found in operator.results(execution).values()} == {0, 3, 5}
+
+    operator.sfn.redrive_execution(executionArn=execution)
+    assert operator.ended(execution)["status"] == "SUCCEEDED"
+    keys = [job["container"]["command"][6] for job in operator.jobs(execution)]
+    assert sorted(set(keys)) == sorted(item["key"] for item in items)
+    assert len(keys) == 3 + 8
+    redriven = operator.results(execution)["SUCCEEDED"]
+    assert sorted(record["RedriveCount"] for record in redriven) == [0] * 5 + [1] * 3
+
+
+def test_r16_redrive_leaves_alone_what_succeeded(operator: Operator) -> None:
+    with operator.quiet():
+        items = [operator.put(logs.clone(n)) for n in range(5)]
+    late = "evals/late/log.eval"
+    execution = operator.start([*items, {"key": late}], max_concurrency=1, tolerated_failure_percentage=0)
+    assert operator.ended(execution)["status"] == "FAILED"
+    assert operator.counts(execution)["succeeded"] == 5
+    with operator.quiet():
+        operator.put(logs.clone(50), late)
+    operator.sfn.redrive_execution(executionArn=execution)
+    assert operator.ended(execution)["status"] == "SUCCEEDED"
+    assert len(operator.jobs(execution)) == 7
+    assert operator.counts(execution) == {"succeeded": 6, "total": 6, "resultsWritten": 6}
+
+
+def test_w2_importers_killed_at_any_moment_and_redriven(operator: Operator) -> None:
+    bodies = [logs.clone(2000 + n) for n in range(30)]
+    with operator.quiet():
+        items = [operator.put(body, f"evals/killed/{n}.eval") for n, body in enumerate(bodies)]
+    execution = operator.start(items, max_concurrency=4, tolerated_failure_percentage=100)
+    rng, killed = random.Random(5), 0
+    while operator.describe(execution)["status"] == "RUNNING":
+        time.sleep(rng.random() * 0.25)
+        for process in importers()[:1]:
+            os.kill(process.pid, rng.choice([signal.SIGKILL, signal.SIGTERM]))
+            killed += 1
+    assert killed
+    failed = operator.counts(execution).get("failed", 0)
+    partly = operator.rows(
+        "select count(*) from eval e where e.id = any(%s) and (select count(*) from sample s where s.eval_id = e.id) <> 4",
+        [logs.eval_id(body) for body in bodies],
+    )
+    assert partly == [(0,)], "half an import is visible"
+    again = operator.start([json.loads(r["Input"]) for r in operator.results(execution)["FAILED"]] or items[:1])
+    assert operator.ended(again)["status"] == "SUCCEEDED", f"after {killed} kills and {failed} failures"
+    ids = [logs.eval_id(body) for body in bodies]
+    assert operator.rows("select count(*) from eval where id = any(%s)", ids) == [(30,)]
