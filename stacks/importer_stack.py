@@ -100,7 +100,7 @@ class ImporterStack(Stack):
             "SubmitImport",
             name="submit_import",
             settings=self.settings,
-            packages=("longhaul.reimport",),
+            packages=("reimport",),
             environment={
                 "JOB_QUEUE": self.queues.spot.job_queue_arn,
                 "JOB_DEFINITION": self.job.name,

@@ -129,7 +129,7 @@ class ReimportStack(Stack):
             "ExtractResults",
             name="extract_results",
             settings=self.settings,
-            packages=("longhaul.reimport",),
+            packages=("reimport",),
             environment={
                 "REIMPORT_BUCKET": self.bucket.bucket_name,
                 "STATE_MACHINE_ARN": self.machine.state_machine_arn,
@@ -186,7 +186,7 @@ class ReimportStack(Stack):
             "BuildList",
             name="build_list",
             settings=self.settings,
-            packages=("longhaul.reimport",),
+            packages=("reimport",),
             environment={
                 "LOGS_BUCKET": logs.bucket_name,
                 "REIMPORT_BUCKET": self.bucket.bucket_name,

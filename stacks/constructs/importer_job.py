@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aws_cdk import Duration, IgnoreMode, Size
+from aws_cdk import Duration, Size
 from aws_cdk import aws_batch as batch
 from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_ecs as ecs
@@ -13,12 +13,11 @@ from constructs import Construct
 
 from stacks.constructs.findings import acknowledge_wildcards
 from stacks.constructs.logs import log_group
-from stacks.constructs.packaging import ROOT
+from stacks.constructs.packaging import image_context
 from stacks.settings import Settings
 
 SPOT_INTERRUPTED = "Your Spot Task was interrupted"  # how the status reason of a reclaimed Fargate Spot job begins
 LOGS_PREFIX = "evals/"
-IMAGE_CONTENT = ("longhaul", "longhaul/__init__.py", "longhaul/evallog", "longhaul/warehouse", "longhaul/importer")
 
 
 class ImporterJob(Construct):
@@ -71,12 +70,8 @@ class ImporterJob(Construct):
     def _image(self, settings: Settings) -> ecs.ContainerImage:
         image = settings.image
         if image is None:
-            return ecs.ContainerImage.from_asset(
-                str(ROOT),
-                file="longhaul/importer/Dockerfile",
-                ignore_mode=IgnoreMode.DOCKER,
-                exclude=["**", *(f"!{path}" for path in IMAGE_CONTENT), "**/__pycache__", "**/.*"],
-            )
+            context, _ = image_context()
+            return ecs.ContainerImage.from_asset(str(context), file="longhaul/importer/Dockerfile")
         if "." in image.split("/")[0]:
             return ecs.ContainerImage.from_registry(image)
         name, tag = image.split("@" if "@" in image else ":", 1)

@@ -1,6 +1,6 @@
-"""What a Lambda function is made of on disk: its handler with just the code it uses, and the layer that pip fills.
+"""What is shipped, on disk: each Lambda function with just the code it uses, their layer, the importer's build context.
 
-Both are assembled below build/ in folders named by the hash of what went in. So an asset's hash changes with its
+All are assembled below build/ in folders named by the hash of what went in. So an asset's hash changes with its
 sources and with nothing else (case-C10), a second synth finds them ready, and two at once cannot disturb each other.
 """
 
@@ -12,11 +12,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 LAYER_REQUIREMENTS = "lambdas/layer/requirements.txt"
+IMAGE_PACKAGES = ("evallog", "warehouse", "importer")
 PYTHON_VERSION = "3.14"  # of the Lambda runtime
 PLATFORM = "manylinux2014_x86_64"
 
@@ -30,24 +31,16 @@ def function_code(name: str, packages: tuple[str, ...], root: Path = ROOT) -> tu
 
     Returns the folder and the hash of its content.
     """
-    sources = {
-        "handler.py": root / "lambdas" / name / "handler.py",
-        "longhaul/__init__.py": root / "longhaul/__init__.py",
-    }
-    for package in packages:
-        folder = root / Path(*package.split("."))
-        sources |= {str(path.relative_to(root)): path for path in _python_files(folder)}
-    digest = hashlib.sha256()
-    for target, path in sorted(sources.items()):
-        content = path.read_bytes()
-        digest.update(f"{target}\0{len(content)}\0".encode() + content)
+    sources = {"handler.py": root / "lambdas" / name / "handler.py", **_sources(root, packages)}
+    return _copied(root, f"function-{name}", sources)
 
-    def fill(folder: Path) -> None:
-        for target, path in sources.items():
-            (folder / target).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, folder / target)
 
-    return _assembled(root, f"function-{name}", digest.hexdigest(), fill), digest.hexdigest()
+def image_context(root: Path = ROOT) -> tuple[Path, str]:
+    """Assemble what the importer's Dockerfile may COPY: the sub-packages of longhaul that the job imports.
+
+    Returns the folder, laid out as the repository is, and the hash of its content.
+    """
+    return _copied(root, "image", _sources(root, IMAGE_PACKAGES))
 
 
 def layer_code(root: Path = ROOT) -> tuple[Path, str]:
@@ -78,13 +71,37 @@ def layer_code(root: Path = ROOT) -> tuple[Path, str]:
     return _assembled(root, "layer", digest, fill), digest
 
 
-def _python_files(folder: Path) -> Iterator[Path]:
-    return (path for path in folder.rglob("*.py") if not path.name.startswith("."))
+def _sources(root: Path, packages: tuple[str, ...]) -> dict[str, Path]:
+    """The files of longhaul itself and of `packages` within it, by their path in the repository."""
+    files = [root / "longhaul" / "__init__.py"]
+    for package in packages:
+        files += [path for path in (root / "longhaul" / package).rglob("*") if path.is_file() and _is_source(path)]
+    return {path.relative_to(root).as_posix(): path for path in files}
+
+
+def _is_source(path: Path) -> bool:
+    """Whether a file belongs to a package, unlike what interpreters and editors leave beside it."""
+    left_behind = path.name.startswith((".", "#")) or path.name.endswith(("~", ".pyc", ".swp", ".orig", ".bak"))
+    return not left_behind and "__pycache__" not in path.parts
+
+
+def _copied(root: Path, name: str, sources: Mapping[str, Path]) -> tuple[Path, str]:
+    digest = hashlib.sha256()
+    for target, path in sorted(sources.items()):
+        content = path.read_bytes()
+        digest.update(f"{target}\0{len(content)}\0".encode() + content)
+
+    def fill(folder: Path) -> None:
+        for target, path in sources.items():
+            (folder / target).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, folder / target)
+
+    return _assembled(root, name, digest.hexdigest(), fill), digest.hexdigest()
 
 
 def _assembled(root: Path, name: str, digest: str, fill: Callable[[Path], None]) -> Path:
-    """The folder build/lambdas/<name>-<digest>, filled beside its place and moved there in one step."""
-    place = root / "build" / "lambdas" / f"{name}-{digest[:16]}"
+    """The folder build/assets/<name>-<digest>, filled beside its place and moved there in one step."""
+    place = root / "build" / "assets" / f"{name}-{digest[:16]}"
     if not place.exists():
         place.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{name}-") as beside:

@@ -47,7 +47,7 @@ class Warehouse(Construct):
             default_database_name=DATABASE,
             vpc=network.vpc,
             vpc_subnets=network.subnets,
-            writer=rds.ClusterInstance.serverless_v2("Writer"),
+            writer=rds.ClusterInstance.serverless_v2("Writer", enable_performance_insights=True),
             serverless_v2_min_capacity=created.min_capacity,
             serverless_v2_max_capacity=created.max_capacity,
             storage_encrypted=True,
@@ -65,7 +65,7 @@ class Warehouse(Construct):
             raise AssertionError("a generated secret is missing")
         acknowledge(cluster, "RDS11", "A port is no secret: the cluster admits the importer's security groups alone")
         acknowledge(
-            secret,
+            cluster.node.find_child("Secret"),
             "SMG4",
             "Rotating by hand needs no deploy, since each job reads the secret when it starts; automatic rotation "
             "would deploy an application of its own into the VPC",
