@@ -54,12 +54,15 @@ class LazyGroup(click.Group):
         except Exception as error:
             if ctx.params.get("debug"):
                 raise
-            from longhaul.cli.errors import explain
+            from longhaul.cli.errors import explain  # with botocore and rich, which help and version do not need
+            from longhaul.cli.output import say
 
             problem = explain(error)
             if problem is None:
                 raise
-            click.echo(f"Error: {problem.message}", err=True)
+            say(f"Error: {problem.message}")
+            for note in getattr(error, "__notes__", ()):
+                say(f"  {note}")
             sys.exit(problem.exit_code)
 
 

@@ -12,10 +12,12 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
+import ijson
 from botocore.exceptions import ClientError
 
+from longhaul.reimport.arrays import ArrayReader, NotAnArrayError
 from longhaul.reimport.errors import InvalidArgumentError, NameTakenError, ReimportError, SizeUnreadableError
 from longhaul.reimport.sizing import Tier, choose_tier
 
@@ -171,6 +173,15 @@ def exists(s3: S3Client, bucket: str, key: str) -> bool:
             return False
         raise
     return True
+
+
+def read_list(s3: S3Client, bucket: str, key: str) -> Iterator[Any]:
+    """Yield the items of an uploaded list as they stand; ReimportError if it is no JSON array."""
+    body = s3.get_object(Bucket=bucket, Key=key)["Body"]
+    try:
+        yield from ijson.items(ArrayReader(body), "item", use_float=True)
+    except (ijson.JSONError, NotAnArrayError) as error:
+        raise ReimportError(f"the list {key} is no JSON array of items") from error
 
 
 def upload_list(

@@ -152,7 +152,8 @@ def as_markdown(summary: dict[str, Any], results: Results) -> str:
     lines = [
         f"# Re-import {summary['run']}: {summary['status']}",
         "",
-        f"{counts['succeeded']:,} of {summary['items']:,} logs imported ({sizes['succeeded']:,} of {sizes['items']:,} B).",
+        f"{counts['succeeded']:,} of {summary['items']:,} logs imported.",
+        f"{sizes['succeeded']:,} of {sizes['items']:,} bytes imported.",
         f"Started {summary['started']}, ended {summary['stopped'] or 'not yet'}; {summary['redrives']} redrives.",
         f"Estimated cost ${cost['dollars']:.2f} ({cost['prices']}; {cost['note']}).",
         "",

@@ -11,11 +11,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import ijson
 from botocore.exceptions import ClientError
 
+from longhaul.reimport.arrays import ArrayReader, NotAnArrayError
 from longhaul.reimport.failures import FailureClass, classify
 
 if TYPE_CHECKING:
@@ -201,9 +202,9 @@ class Results:
             return
         place = -1
         try:
-            for place, entry in enumerate(ijson.items(_Array(body), "item", use_float=True)):
+            for place, entry in enumerate(ijson.items(ArrayReader(body), "item", use_float=True)):
                 self.add(read_entry(entry, kind, f"{key}#{place}"))
-        except (ijson.JSONError, ValueError) as error:
+        except (ijson.JSONError, NotAnArrayError) as error:
             self.problems.append(f"{key} cannot be read after {place + 1:,} entries: {type(error).__name__}")
 
 
@@ -293,22 +294,6 @@ _COLUMNS = (
     ("attempts", "INTEGER"),
     ("seconds", "REAL"),
 )
-
-
-class _Array:
-    """A reader for ijson that insists on an array: of anything else ijson would yield no items and no error."""
-
-    def __init__(self, body: Any) -> None:
-        self._body: IO[bytes] = body
-        self._began = False
-
-    def read(self, amount: int = -1) -> bytes:
-        data = self._body.read(amount)
-        if not self._began and (start := data.lstrip()):
-            self._began = True
-            if not start.startswith(b"["):
-                raise ValueError("not a JSON array")
-        return data
 
 
 def _files(manifest: Any) -> Iterator[tuple[str, str]]:

@@ -1,0 +1,153 @@
+"""Which environment a verb works on: its AWS session and the outputs of its stack (R2, R20)."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import boto3
+import click
+from botocore.config import Config
+from botocore.exceptions import ClientError, NoRegionError
+
+import longhaul
+from longhaul.cli.errors import EnvironmentProblemError
+from longhaul.reimport.sizing import Tiers
+
+SANDBOX = "sandbox"
+DEFAULT_PROJECT = "hawk"
+_CONFIG = Config(retries={"mode": "standard", "max_attempts": 8}, connect_timeout=5, read_timeout=60)
+
+
+class Environment:
+    """An environment by name; nothing is asked of AWS before the first client or output is used."""
+
+    def __init__(self, name: str, project: str) -> None:
+        self.name = name
+        self.project = project
+        self._clients: dict[str, Any] = {}
+
+    @property
+    def stack(self) -> str:
+        """The name of the stack whose outputs name everything else."""
+        return f"{self.name}-{self.project}-reimport"
+
+    @cached_property
+    def _settings(self) -> dict[str, str]:
+        """The sandbox's AWS_* variables, or nothing: the ordinary credentials chain."""
+        return sandbox_environment() if self.name == SANDBOX else {}
+
+    @cached_property
+    def session(self) -> boto3.Session:
+        """The AWS session of this environment."""
+        env = self._settings
+        return boto3.Session(
+            aws_access_key_id=env.get("AWS_ACCESS_KEY_ID"),
+            aws_secret_access_key=env.get("AWS_SECRET_ACCESS_KEY"),
+            region_name=env.get("AWS_REGION"),
+        )
+
+    def client(self, service: str) -> Any:
+        """Return the client of an AWS service; botocore retries throttling and lost connections."""
+        if service not in self._clients:
+            if not self.session.region_name:
+                raise NoRegionError
+            self._clients[service] = self.session.client(  # type: ignore[call-overload]
+                service, endpoint_url=self._settings.get("AWS_ENDPOINT_URL"), config=_CONFIG
+            )
+        return self._clients[service]
+
+    @cached_property
+    def outputs(self) -> dict[str, str]:
+        """The outputs of the re-import stack; names and ARNs are read, never rebuilt (R2)."""
+        try:
+            stacks = self.client("cloudformation").describe_stacks(StackName=self.stack)["Stacks"]
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "ValidationError":  # CloudFormation's word for "no such stack"
+                raise
+            remedy = (
+                "`longhaul sandbox reset` deploys it" if self.name == SANDBOX else "check AWS_REGION and AWS_PROFILE"
+            )
+            raise EnvironmentProblemError(
+                f"the stack {self.stack} is not deployed in {self.session.region_name}; {remedy},"
+                f" or deploy it: `npx cdk deploy --all -c env={self.name}`"
+            ) from error
+        return {output["OutputKey"]: output["OutputValue"] for output in stacks[0].get("Outputs", ())}
+
+    def output(self, name: str) -> str:
+        """Return one output of the stack."""
+        try:
+            return self.outputs[name]
+        except KeyError as error:
+            raise EnvironmentProblemError(
+                f"the stack {self.stack} has no output {name}, it is of another version; {self._deploy}"
+            ) from error
+
+    @property
+    def _deploy(self) -> str:
+        command = "longhaul sandbox reset" if self.name == SANDBOX else f"npx cdk deploy --all -c env={self.name}"
+        return f"deploy it with `{command}`"
+
+    @property
+    def tiers(self) -> Tiers:
+        """The deployed job sizes."""
+        names = ("SmallMaxBytes", "SmallVcpu", "SmallMemoryMib", "FullVcpu", "FullMemoryMib")
+        return Tiers.from_outputs({name: self.output(name) for name in names})
+
+
+def sandbox_folder() -> Path:
+    """Return where the sandbox keeps its state: $LONGHAUL_SANDBOX_DIR, else `.sandbox` in the clone."""
+    clone = Path(longhaul.__file__).resolve().parents[1]
+    return Path(os.environ.get("LONGHAUL_SANDBOX_DIR") or clone / ".sandbox")
+
+
+def sandbox_environment() -> dict[str, str]:
+    """Return the AWS_* variables of the running sandbox; EnvironmentProblemError says why there are none."""
+    state_file = sandbox_folder() / "state.json"
+    try:
+        state = json.loads(state_file.read_text())
+        status, pid, env = state["status"], int(state["pid"]), dict(state.get("env") or {})
+    except FileNotFoundError as error:
+        raise EnvironmentProblemError(
+            "the sandbox is not running; start it with `longhaul sandbox up --detach`, or name an --env"
+        ) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise EnvironmentProblemError(f"{state_file} cannot be read; run `longhaul sandbox reset`") from error
+    if not _alive(pid):
+        raise EnvironmentProblemError("the sandbox has died; start it again with `longhaul sandbox up --detach`")
+    if status != "ready":
+        raise EnvironmentProblemError(f"the sandbox is {status}; `longhaul sandbox status` says more")
+    return env
+
+
+def environment_options(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --env and --project to a verb and hand it an `environment`."""
+
+    @click.option(
+        "--env", metavar="NAME", help="Environment: dev, stg, prd or sandbox ($LONGHAUL_ENV).  [default: sandbox]"
+    )
+    @click.option("--project", metavar="NAME", help="Project in the stack's name ($LONGHAUL_PROJECT).  [default: hawk]")
+    @click.pass_context
+    @functools.wraps(verb)
+    def wrapped(ctx: click.Context, /, *args: Any, env: str | None, project: str | None, **kwargs: Any) -> Any:
+        above = ctx.find_root().params
+        name = env or above.get("env") or os.environ.get("LONGHAUL_ENV") or SANDBOX
+        project = project or above.get("project") or os.environ.get("LONGHAUL_PROJECT") or DEFAULT_PROJECT
+        return ctx.invoke(verb, *args, environment=Environment(name, project), **kwargs)
+
+    return wrapped
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

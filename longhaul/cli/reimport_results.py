@@ -1,0 +1,164 @@
+"""`failures`, `report` and `logs`: what came of the items of a run (R18, R21)."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from longhaul.cli.environment import Environment, environment_options
+from longhaul.cli.output import counted, put, put_json, put_raw, put_table, say, warn
+from longhaul.cli.reimport_options import json_option, run_argument, runs_of
+from longhaul.reimport.errors import RefusedError, ReimportError
+from longhaul.reimport.extraction import Extractor
+from longhaul.reimport.failures import FailureClass
+from longhaul.reimport.jobs import Job, alive, describe, read_log
+from longhaul.reimport.report import as_failure
+from longhaul.reimport.results import Outcome, Results, results
+from longhaul.reimport.runs import RUNNING, Run, Runs, require_map_runs
+
+_RUNS_SEARCHED = 10
+
+
+@click.command()
+@run_argument
+@click.option("--class", "only", type=click.Choice([c.value for c in FailureClass]), help="Only this class.")
+@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="Rows of the table.")
+@click.option("--tsv", is_flag=True, help="Print key, Error and the first 200 characters of Cause, tabs between.")
+@json_option
+@environment_options
+def failures(environment: Environment, run_name: str, only: str | None, limit: int, tsv: bool, as_json: bool) -> None:
+    """Show which items failed and why, each child execution once, successes of a redrive taken into account."""
+    runs = runs_of(environment)
+    run = runs.resolve(run_name)
+    with _results_of(environment, runs, run) as found:
+        chosen = (i for i in found.failed() if only is None or (i.failure_class and i.failure_class.value == only))
+        if tsv:
+            for item in chosen:
+                if item.outcome is not Outcome.MALFORMED:
+                    put_raw(f"{item.key or ''}\t{item.error or ''}\t{item.cause_head or ''}")
+        elif as_json:
+            put_json({"run": run.name, "problems": found.problems, "failures": [as_failure(i) for i in chosen]})
+        else:
+            rows = (
+                (
+                    i.key,
+                    i.failure_class.value if i.failure_class else i.outcome.value,
+                    i.exit_code,
+                    i.attempts,
+                    i.reason,
+                )
+                for i in itertools.islice(chosen, limit)
+            )
+            first = next(rows, None)
+            if first is None:
+                say(f"No failures of {run.name}.")
+            else:
+                headings = ("KEY", "CLASS", "EXIT", "ATTEMPTS", "REASON")
+                put_table(headings, itertools.chain([first], rows), right=("EXIT", "ATTEMPTS"))
+                if rest := sum(1 for _ in chosen):
+                    say(f"{counted(rest, 'more failure')}; --limit, --json or --tsv shows them.")
+        for problem in found.problems:
+            warn(problem)
+        if pending := found.counts()[Outcome.PENDING]:
+            say(f"{counted(pending, 'item')} never ran; redrive or retry takes {'it' if pending == 1 else 'them'} too.")
+
+
+@click.command()
+@run_argument
+@click.option("--wait", type=click.IntRange(min=0), default=60, show_default=True, help="Seconds to wait for results.")
+@json_option
+@environment_options
+def report(environment: Environment, run_name: str, wait: int, as_json: bool) -> None:
+    """Write the report of an ended run below its results, as happens by itself, and show it."""
+    runs = runs_of(environment)
+    run = runs.resolve(run_name)
+    require_map_runs(run, runs.map_runs(run.arn))
+    bucket = environment.output("EvalLogReimportBucketName")
+    extractor = Extractor(s3=environment.client("s3"), runs=runs, bucket=bucket, tiers=environment.tiers)
+    written = extractor.extract(run.arn, wait_seconds=wait)
+    if as_json:
+        put_json([made.summary for made in written])
+        return
+    for made in written:
+        for line in made.markdown.splitlines():
+            put(line)
+        names = "summary.json, failures.jsonl, retry-keys.txt, report.md"
+        say(f"Written below s3://{bucket}/{made.prefix}: {names}.")
+
+
+@click.command()
+@click.argument("key")
+@click.option("--run", "run_name", metavar="RUN", help=f"The run; else the newest {_RUNS_SEARCHED} are searched.")
+@json_option
+@environment_options
+def logs(environment: Environment, key: str, run_name: str | None, as_json: bool) -> None:
+    """Show what the importer logged about KEY, every attempt."""
+    runs = runs_of(environment)
+    run, streams = _find_streams(environment, runs, key, run_name)
+    group, client = environment.output("ImporterLogGroupName"), environment.client("logs")
+    lines = [line for stream in streams for line in read_log(client, group, stream)]
+    if as_json:
+        put_json([{"at": line.at, "stream": line.stream, "text": line.text} for line in lines])
+        return
+    stream = None
+    for line in lines:
+        if line.stream != stream:
+            stream = line.stream
+            say(f"--- {run.name}: {group} {stream}")
+        put(f"{line.at.astimezone():%H:%M:%S.%f} {line.text}")
+    if not lines:
+        say(f"{', '.join(streams)} in {group} holds no lines.")
+
+
+@contextmanager
+def _results_of(environment: Environment, runs: Runs, run: Run) -> Iterator[Results]:
+    """Open the results of all Map Runs of a run; say so while there are none yet."""
+    map_runs = require_map_runs(run, runs.map_runs(run.arn))
+    if any(m.status == RUNNING for m in map_runs):
+        raise RefusedError(
+            f"{run.name} is still running and its results are written when it has ended;"
+            f" `longhaul reimport status {run.name}` counts its failures"
+        )
+    with results() as found:
+        for map_run in map_runs:
+            found.read(environment.client("s3"), environment.output("EvalLogReimportBucketName"), map_run.id)
+        yield found
+
+
+def _find_streams(environment: Environment, runs: Runs, key: str, run_name: str | None) -> tuple[Run, list[str]]:
+    """Return the run that imported the key last and its log streams, from results or from jobs in flight."""
+    searched = [runs.resolve(run_name)] if run_name else list(itertools.islice(runs.recent(), _RUNS_SEARCHED))
+    in_flight: list[Job] | None = None
+    for run in searched:
+        map_runs = runs.map_runs(run.arn)
+        if any(m.status == RUNNING for m in map_runs):
+            if in_flight is None:
+                in_flight = list(alive(environment.client("batch"), environment.output("ImporterOnDemandQueueArn")))
+            jobs = [job for job in in_flight if job.key == key and job.execution_arn == run.arn]
+            if jobs:
+                return run, [stream for job in jobs for stream in job.log_streams]
+            continue
+        with results() as found:
+            for map_run in map_runs:
+                found.read(environment.client("s3"), environment.output("EvalLogReimportBucketName"), map_run.id)
+            if items := found.find(key):
+                return run, _streams(environment, run, items)
+    where = run_name or f"the newest {counted(len(searched), 'run')}"
+    raise ReimportError(f"no finished or running item of {where} has the key {key}")
+
+
+def _streams(environment: Environment, run: Run, items: list[Any]) -> list[str]:
+    jobs = {job.id: job for job in describe(environment.client("batch"), [i.job_id for i in items if i.job_id])}
+    streams: dict[str, None] = {}
+    for item in items:
+        job = jobs.get(item.job_id or "")
+        known = job.log_streams if job else (item.log_stream,)
+        streams.update(dict.fromkeys(stream for stream in known if stream))
+    if not streams:
+        reason = items[-1].reason or f"it is {items[-1].outcome.value}"
+        raise ReimportError(f"the item of {run.name} has no log: {reason}")
+    return list(streams)
