@@ -106,7 +106,6 @@ class ReimportStack(Stack):
             },
             role=role.role,
         )
-        machine.node.add_dependency(role)
         acknowledge(
             machine,
             "SF1",
