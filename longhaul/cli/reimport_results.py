@@ -12,6 +12,7 @@ import click
 from longhaul.cli.environment import Environment, environment_options
 from longhaul.cli.output import counted, put, put_json, put_raw, put_table, say, warn
 from longhaul.cli.reimport_options import json_option, run_argument, runs_of
+from longhaul.reimport.children import read_children
 from longhaul.reimport.errors import RefusedError, ReimportError
 from longhaul.reimport.extraction import Extractor
 from longhaul.reimport.failures import FailureClass
@@ -23,7 +24,7 @@ from longhaul.reimport.runs import RUNNING, Run, Runs, require_map_runs
 _RUNS_SEARCHED = 10
 
 
-@click.command()
+@click.command(short_help="Show which items failed and why.")
 @run_argument
 @click.option("--class", "only", type=click.Choice([c.value for c in FailureClass]), help="Only this class.")
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="Rows of the table.")
@@ -44,13 +45,7 @@ def failures(environment: Environment, run_name: str, only: str | None, limit: i
             put_json({"run": run.name, "problems": found.problems, "failures": [as_failure(i) for i in chosen]})
         else:
             rows = (
-                (
-                    i.key,
-                    i.failure_class.value if i.failure_class else i.outcome.value,
-                    i.exit_code,
-                    i.attempts,
-                    i.reason,
-                )
+                (i.key, (i.failure_class or i.outcome).value, i.exit_code, i.attempts, i.reason)
                 for i in itertools.islice(chosen, limit)
             )
             first = next(rows, None)
@@ -67,7 +62,7 @@ def failures(environment: Environment, run_name: str, only: str | None, limit: i
             say(f"{counted(pending, 'item')} never ran; redrive or retry takes {'it' if pending == 1 else 'them'} too.")
 
 
-@click.command()
+@click.command(short_help="Write and show the report of an ended run.")
 @run_argument
 @click.option("--wait", type=click.IntRange(min=0), default=60, show_default=True, help="Seconds to wait for results.")
 @json_option
@@ -77,8 +72,7 @@ def report(environment: Environment, run_name: str, wait: int, as_json: bool) ->
     runs = runs_of(environment)
     run = runs.resolve(run_name)
     require_map_runs(run, runs.map_runs(run.arn))
-    bucket = environment.output("EvalLogReimportBucketName")
-    extractor = Extractor(s3=environment.client("s3"), runs=runs, bucket=bucket, tiers=environment.tiers)
+    extractor = _extractor(environment, runs)
     written = extractor.extract(run.arn, wait_seconds=wait)
     if as_json:
         put_json([made.summary for made in written])
@@ -87,10 +81,10 @@ def report(environment: Environment, run_name: str, wait: int, as_json: bool) ->
         for line in made.markdown.splitlines():
             put(line)
         names = "summary.json, failures.jsonl, retry-keys.txt, report.md"
-        say(f"Written below s3://{bucket}/{made.prefix}: {names}.")
+        say(f"Written below s3://{extractor.bucket}/{made.prefix}: {names}.")
 
 
-@click.command()
+@click.command(short_help="Show what the importer logged about a log.")
 @click.argument("key")
 @click.option("--run", "run_name", metavar="RUN", help=f"The run; else the newest {_RUNS_SEARCHED} are searched.")
 @json_option
@@ -114,6 +108,15 @@ def logs(environment: Environment, key: str, run_name: str | None, as_json: bool
         say(f"{', '.join(streams)} in {group} holds no lines.")
 
 
+def _extractor(environment: Environment, runs: Runs) -> Extractor:
+    return Extractor(
+        s3=environment.client("s3"),
+        runs=runs,
+        bucket=environment.output("EvalLogReimportBucketName"),
+        tiers=environment.tiers,
+    )
+
+
 @contextmanager
 def _results_of(environment: Environment, runs: Runs, run: Run) -> Iterator[Results]:
     """Open the results of all Map Runs of a run; say so while there are none yet."""
@@ -123,9 +126,12 @@ def _results_of(environment: Environment, runs: Runs, run: Run) -> Iterator[Resu
             f"{run.name} is still running and its results are written when it has ended;"
             f" `longhaul reimport status {run.name}` counts its failures"
         )
+    extractor = _extractor(environment, runs)
     with results() as found:
         for map_run in map_runs:
-            found.read(environment.client("s3"), environment.output("EvalLogReimportBucketName"), map_run.id)
+            if not extractor.load(map_run, found):
+                say(f"Asking Step Functions about each child of {map_run.id} instead; this takes a while.")
+                read_children(environment.client("stepfunctions"), map_run.arn, found)
         yield found
 
 
@@ -142,9 +148,10 @@ def _find_streams(environment: Environment, runs: Runs, key: str, run_name: str 
             if jobs:
                 return run, [stream for job in jobs for stream in job.log_streams]
             continue
+        extractor = _extractor(environment, runs)
         with results() as found:
             for map_run in map_runs:
-                found.read(environment.client("s3"), environment.output("EvalLogReimportBucketName"), map_run.id)
+                extractor.load(map_run, found)
             if items := found.find(key):
                 return run, _streams(environment, run, items)
     where = run_name or f"the newest {counted(len(searched), 'run')}"

@@ -50,7 +50,7 @@ class Plan:
     upload: bool
 
 
-@click.command()
+@click.command(short_help="Start a run of a list of logs.")
 @click.option("--name", type=RunName(), help="Name of the list and the run: 1 to 80 of A-Z a-z 0-9 _ -.")
 @click.option("--keys-file", type=click.File("rb"), help="One key or s3:// URI a line; - is stdin.")
 @click.option("--prefix", help="Instead of a keys file: all logs below this prefix.")
@@ -125,7 +125,7 @@ def start(
         )
 
 
-@click.command()
+@click.command(short_help="Start a new run of what a run has not imported.")
 @run_argument
 @click.option("--name", type=RunName(), required=True, help="Name of the new list and run.")
 @click.option("--full-tier", is_flag=True, help="Leave the sizes out, so that every job gets the full size.")
@@ -323,7 +323,7 @@ def _add_valid(items: Draft, given: Iterator[Any]) -> int:
         nonlocal invalid
         for item in given:
             key = item.get("key") if isinstance(item, dict) else None
-            if not isinstance(key, str):
+            if not isinstance(key, str) or not key:
                 invalid += 1
                 continue
             size = item.get("size")

@@ -47,23 +47,14 @@ def list_runs(environment: Environment, limit: int, running: bool, as_json: bool
     now = datetime.now(UTC)
     put_table(
         ("NAME", "STATUS", "STARTED", "DURATION", "REDRIVES"),
-        (
-            (
-                r.name,
-                r.status,
-                when(r.started),
-                lasting(((r.stopped or now) - r.started).total_seconds()),
-                r.redrive_count,
-            )
-            for r in shown
-        ),
+        ((r.name, r.status, when(r.started), lasting(r.lasted(now)), r.redrive_count) for r in shown),
         right=("REDRIVES",),
     )
     if next(found, None) is not None:
         say(f"The newest {limit}; --limit shows more.")
 
 
-@click.command()
+@click.command(short_help="Show a run: counts, cap, how it ended.")
 @run_argument
 @json_option
 @environment_options
@@ -97,7 +88,7 @@ def status(environment: Environment, run_name: str, as_json: bool) -> None:
         say(f"`longhaul reimport failures {run.name}` says what failed.")
 
 
-@click.command()
+@click.command(short_help="Set the cap of a running run.")
 @run_argument
 @click.option("--max-concurrency", type=Cap(), required=True, help="The new cap, 1 to 32.")
 @environment_options
@@ -117,7 +108,7 @@ def throttle(environment: Environment, run_name: str, max_concurrency: int) -> N
         say(f"A redrive of this run would go back to the cap of its input, {run.max_concurrency}.")
 
 
-@click.command()
+@click.command(short_help="Stop a run and terminate its jobs.")
 @run_argument
 @click.option("--reason", default="stopped by an operator", show_default=True, help="Kept with the run.")
 @click.option("--wait", type=click.IntRange(min=0), default=60, show_default=True, help="Seconds to wait for the jobs.")
@@ -144,7 +135,7 @@ def stop(environment: Environment, run_name: str, reason: str, wait: int, yes: b
     say(f"`longhaul reimport redrive {run.name}` goes on with it, for 14 days.")
 
 
-@click.command()
+@click.command(short_help="Run again what failed or never ran.")
 @run_argument
 @click.option("--wait", type=click.IntRange(min=0), default=300, show_default=True, help="Seconds to wait for a stop.")
 @yes_option
@@ -212,11 +203,9 @@ def map_run_json(m: MapRun) -> dict[str, Any]:
 
 def counts_line(m: MapRun) -> str:
     """Return the counts of a Map Run on one line; what is zero is left out, bar the successes."""
-    parts = [f"{m.succeeded:,} of {m.total:,} succeeded"]
-    for name in ("failed", "timed_out", "aborted", "running", "pending"):
-        if number := getattr(m, name):
-            parts.append(f"{number:,} {name.replace('_', ' ')}")
-    return ", ".join(parts)
+    names = ("failed", "timed_out", "aborted", "running", "pending")
+    others = [f"{getattr(m, name):,} {name.replace('_', ' ')}" for name in names if getattr(m, name)]
+    return ", ".join([f"{m.succeeded:,} of {m.total:,} succeeded", *others])
 
 
 def _wait_for_end(environment: Environment, runs: Runs, run: Run, wait: int) -> tuple[list[MapRun], list[Job]]:

@@ -16,7 +16,7 @@ from botocore.exceptions import ClientError
 
 from longhaul.reimport.errors import RefusedError
 from longhaul.reimport.report import MANIFEST_ETAG, Report, report_prefix, write_report
-from longhaul.reimport.results import RESULTS_PREFIX, results
+from longhaul.reimport.results import RESULTS_PREFIX, Results, results
 from longhaul.reimport.runs import RUNNING, MapRun, Runs
 from longhaul.reimport.sizing import Tiers
 
@@ -57,12 +57,17 @@ class Extractor:
         for map_run in self.runs.map_runs(run_arn):
             ended = self._wait(map_run, deadline)
             with results() as found:
-                if self._is_current(ended):
-                    found.read(self.s3, self.bucket, ended.id)
-                else:
-                    found.problems.append("the manifest of the last drive is not written, or never will be")
+                self.load(ended, found)
                 reports.append(write_report(self.s3, self.bucket, run, ended, found, self.tiers))
         return reports
+
+    def load(self, map_run: MapRun, found: Results) -> bool:
+        """Read the results of a Map Run's last drive into `found`; False, and a problem noted, if there are none."""
+        if self._is_current(map_run):
+            found.read(self.s3, self.bucket, map_run.id)
+            return found.manifest_etag is not None
+        found.problems.append(f"the results of {map_run.id} are not written yet, or never will be")
+        return False
 
     def sweep(self, now: datetime | None = None) -> list[str]:
         """Write the reports that are missing or out of date and return the ARNs of their runs."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
@@ -104,4 +105,4 @@ def read_log(logs: CloudWatchLogsClient, group: str, stream: str) -> Iterator[Li
 
 
 def _argument(command: list[str], name: str) -> str | None:
-    return next((value for flag, value in zip(command, command[1:], strict=False) if flag == name), None)
+    return next((value for flag, value in pairwise(command) if flag == name), None)

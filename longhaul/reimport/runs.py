@@ -49,6 +49,10 @@ class Run:
         cap = (self.input or {}).get("max_concurrency", DEFAULT_MAX_CONCURRENCY)
         return cap if isinstance(cap, int) else DEFAULT_MAX_CONCURRENCY
 
+    def lasted(self, now: datetime) -> float:
+        """Return the seconds from its start to its end, or to now."""
+        return ((self.stopped or now) - self.started).total_seconds()
+
     @property
     def list_key(self) -> str | None:
         """The key of the list in the re-import bucket."""
