@@ -133,7 +133,8 @@ def _terminate(backend: BatchBackend, job_id: str, execution_arn: str, why: str)
 
 
 def _described(backend: BatchBackend, job_id: str) -> Any:
-    job = json.loads(json.dumps(backend.describe_jobs([job_id])[0]))
+    # not describe_jobs: moto's loops over a dictionary that other threads change
+    job = json.loads(json.dumps(backend._jobs[job_id].describe()))
     return pascal(job, _operation("DescribeJobs").output_shape.members["jobs"].member)
 
 

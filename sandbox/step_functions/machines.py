@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import json
 import re
+import weakref
 from typing import Any
 
+from moto.core.base_backend import BackendDict
 from moto.core.exceptions import AWSError
 from moto.s3.models import s3_backends
 from moto.stepfunctions import models, responses
@@ -24,6 +26,7 @@ from sandbox.step_functions.definition import read
 from sandbox.step_functions.places import Place
 from sandbox.step_functions.store import Store
 
+_stores: weakref.WeakSet[Store] = weakref.WeakSet()
 _PLACEHOLDER = re.compile(r"\$\{([A-Za-z0-9_-]+)\}")
 
 
@@ -31,6 +34,7 @@ def install() -> None:
     for name in ACTIONS:
         setattr(responses.StepFunctionResponse, name, vars(Actions)[name])
     _tie_backend(models.StepFunctionBackend)
+    _tie_reset(BackendDict)
     _tie_cloudformation(models.StateMachine)
 
 
@@ -59,17 +63,14 @@ def _substitute(match: re.Match[str], values: dict[str, Any]) -> str:
 
 
 def _tie_backend(backend: Any) -> None:
-    made, reset = backend.__init__, backend.reset
+    made = backend.__init__
     create, update = backend.create_state_machine, backend.update_state_machine
 
     def __init__(self: Any, region_name: str, account_id: str) -> None:  # noqa: N807
         made(self, region_name, account_id)
         place = Place(account=account_id, region=region_name, partition=get_partition(region_name))
         self.sandbox_store = Store(place)
-
-    def forget(self: Any) -> None:
-        self.sandbox_store.forget()
-        reset(self)
+        _stores.add(self.sandbox_store)
 
     def create_state_machine(self: Any, name: str, definition: str, *args: Any, **more: Any) -> Any:
         read(definition)
@@ -83,9 +84,21 @@ def _tie_backend(backend: Any) -> None:
     def start_execution(self: Any, state_machine_arn: str, name: str | None, execution_input: str) -> Any:
         return self.sandbox_store.start(self.describe_state_machine(state_machine_arn), name, execution_input)
 
-    backend.__init__, backend.reset = __init__, forget
+    backend.__init__ = __init__
     backend.create_state_machine, backend.update_state_machine = create_state_machine, update_state_machine
     backend.start_execution = start_execution
+
+
+def _tie_reset(backends: Any) -> None:
+    reset = backends.reset.__func__
+
+    def forget_and_reset(cls: Any) -> None:
+        """Let go before moto takes the lock that every look-up of a backend needs, an execution's own included."""
+        for store in list(_stores):
+            store.forget()
+        reset(cls)
+
+    backends.reset = classmethod(forget_and_reset)
 
 
 def _tie_cloudformation(machine: Any) -> None:

@@ -1,4 +1,4 @@
-"""moto in process, with this package's executions and jobs that a test ends as it likes: no server, no process, no port."""
+"""moto in process, with this package's executions, and jobs that a test ends as it likes: no server and no process."""
 
 from __future__ import annotations
 
@@ -214,7 +214,8 @@ def definition(processor: dict[str, Any] | None = None, **fields: Any) -> dict[s
                 "ItemSelector": {
                     "key": "{% $type($states.context.Map.Item.Value) = 'object' and "
                     "$exists($states.context.Map.Item.Value.key) ? $states.context.Map.Item.Value.key : null %}",
-                    "size": "{% $exists($states.context.Map.Item.Value.size) ? $states.context.Map.Item.Value.size : 0 %}",
+                    "size": "{% $exists($states.context.Map.Item.Value.size) ? "
+                    "$states.context.Map.Item.Value.size : 0 %}",
                     "execution": "{% $states.context.Execution.Id %}",
                 },
                 "ItemProcessor": {

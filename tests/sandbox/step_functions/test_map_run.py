@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -55,6 +56,7 @@ def test_no_more_than_the_cap_at_once(machine: Machine, jobs: Jobs) -> None:
     until(lambda: len(jobs.open()) == 3)
     while machine.describe(arn)["status"] == "RUNNING":
         jobs.end(1)
+        time.sleep(0.01)
     assert machine.ended(arn)["status"] == "SUCCEEDED"
     assert jobs.peak == 3
 
