@@ -45,7 +45,7 @@ CREATE TABLE eval (
     metadata              jsonb,                  -- as edited last
     revision              jsonb,
     packages              jsonb,
-    epochs                integer,
+    epochs                bigint,
     total_samples         bigint,                 -- what the header claims
     completed_samples     bigint,                 -- what the header claims
     sample_count          bigint NOT NULL,        -- samples found in the log
@@ -98,7 +98,7 @@ CREATE TABLE sample (
     limit_reason             text,
     turn_count               integer,
     invalidation             jsonb,
-    UNIQUE (eval_id, id, epoch)
+    UNIQUE (eval_id, id, epoch) DEFERRABLE INITIALLY IMMEDIATE  -- two samples of a log may swap their ids
 );
 CREATE INDEX sample_location_idx ON sample (location);
 
@@ -165,8 +165,7 @@ CREATE TABLE log (
     file_size_bytes   bigint NOT NULL,
     created_at        timestamptz,
     updated_at        timestamptz,
-    with_messages     boolean NOT NULL,
-    stale             boolean NOT NULL DEFAULT false  -- rows that this log should own now are missing: import it again
+    with_messages     boolean NOT NULL
 );
 CREATE INDEX log_eval_id_idx ON log (eval_id);
 CREATE TABLE log_sample (
@@ -180,6 +179,43 @@ CREATE TABLE log_sample (
 );
 CREATE INDEX log_sample_uuid_idx ON log_sample (sample_uuid);
 CREATE INDEX log_sample_eval_id_idx ON log_sample (eval_id, id, epoch);
+
+-- Claims with what decides between them (W5); a greater tuple wins.
+CREATE VIEW claim AS
+SELECT c.location, c.sample_uuid, c.eval_id, c.id, c.epoch,
+       coalesce(c.completed_at, '-infinity') AS completed_at,
+       coalesce(l.updated_at, '-infinity')   AS updated_at,
+       coalesce(l.created_at, '-infinity')   AS created_at
+FROM log_sample c JOIN log l USING (location);
+
+-- The same for the samples that the warehouse shows now.
+CREATE VIEW held_sample AS
+SELECT s.uuid, s.eval_id, s.id, s.epoch, c.location, c.completed_at, c.updated_at, c.created_at
+FROM sample s JOIN claim c ON c.location = s.location AND c.sample_uuid = s.uuid;
+
+-- Logs to import again (W1): they hold a sample, or are the newest log of an eval, that the warehouse shows otherwise.
+CREATE VIEW stale_log AS
+SELECT c.location, c.sample_uuid
+FROM claim c
+WHERE NOT EXISTS (
+        SELECT FROM held_sample h
+        WHERE h.uuid = c.sample_uuid
+          AND (h.completed_at, h.updated_at, h.created_at, h.location COLLATE "C")
+              >= (c.completed_at, c.updated_at, c.created_at, c.location COLLATE "C"))
+  AND NOT EXISTS (
+        SELECT FROM held_sample h
+        WHERE (h.eval_id, h.id, h.epoch) = (c.eval_id, c.id, c.epoch)
+          AND (h.completed_at, h.updated_at, h.created_at, h.location COLLATE "C")
+              >= (c.completed_at, c.updated_at, c.created_at, c.location COLLATE "C"))
+UNION ALL
+SELECT l.location, NULL
+FROM log l JOIN eval e ON e.id = l.eval_id
+WHERE e.location <> l.location
+  AND NOT EXISTS (
+        SELECT FROM log o
+        WHERE o.eval_id = l.eval_id
+          AND (coalesce(o.updated_at, '-infinity'), coalesce(o.created_at, '-infinity'), o.location COLLATE "C")
+              > (coalesce(l.updated_at, '-infinity'), coalesce(l.created_at, '-infinity'), l.location COLLATE "C"));
 
 -- One row per attempt, never changed afterwards, kept when the attempt failed.
 CREATE TABLE import_run (
@@ -217,5 +253,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop every table."""
+    """Drop everything."""
+    op.execute("DROP VIEW stale_log, held_sample, claim")
     op.execute(f"DROP TABLE {TABLES}")

@@ -1,0 +1,75 @@
+r"""From JSON as Inspect writes it to JSON that every strict parser and Postgres' jsonb take.
+
+Inspect's logs hold bare NaN and infinities, `\u0000` and lone surrogates. The first become the strings "NaN", "Infinity"
+and "-Infinity", so that they stay distinguishable and never turn into 0 or null (case L04); NUL is dropped (case L06);
+a lone surrogate becomes U+FFFD. Everything else, numbers of any length included, stays as it is, byte for byte.
+"""
+
+from __future__ import annotations
+
+import re
+
+# Each pattern is a run of what is left alone, then one thing to replace. The runs pass over strings and escapes whole, so a
+# search must never begin inside one: each pattern also matches at the end, and at a byte that fits nowhere, so that every
+# search begins where the one before ended, and each byte is looked at once.
+_STRING = rb'"(?:[^"\\]++|\\.)*+"'
+_NONFINITE = re.compile(
+    rb'((?:[^"NI\-]++|%s|-(?!Infinity)|N(?!aN)|I(?!nfinity))*+)(NaN|-?Infinity|\Z|.)' % _STRING, re.DOTALL
+)
+_PAIR = rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+_ESCAPE = re.compile(
+    rb"((?:[^\\]++|\\[^u]|%s|\\u(?!0000|[dD][89a-fA-F]))*+)(\\u0000|\\u[dD][89a-fA-F][0-9a-fA-F]{2}|\Z|.)" % _PAIR,
+    re.DOTALL,
+)
+# Numbers with an exponent of three digits or more may lie beyond a double.
+_LONG_EXPONENT = rb"-?[0-9]+(?:\.[0-9]+)?[eE][+-]?[0-9]{3,}"
+_HUGE = re.compile(
+    rb'((?:[^"0-9\-]++|%s|(?!%s)-?[0-9]++|-(?![0-9]))*+)(%s|\Z|.)' % (_STRING, _LONG_EXPONENT, _LONG_EXPONENT),
+    re.DOTALL,
+)
+
+
+def storable(data: bytes) -> bytes:
+    r"""`data` as valid UTF-8 without `\u0000` and lone surrogates."""
+    if not data.isascii():
+        try:
+            data.decode()
+        except UnicodeDecodeError:
+            data = data.decode("utf-8", "replace").encode()
+    if b"\\u0000" in data or b"\\ud" in data or b"\\uD" in data:
+        data = _ESCAPE.sub(_escape, data)
+    return data
+
+
+def finite(data: bytes) -> bytes:
+    """`data` with bare NaN, Infinity and -Infinity as strings."""
+    return _NONFINITE.sub(_quote, data)
+
+
+def within_double(data: bytes) -> bytes:
+    """`data` with numbers beyond a double as the string of the infinity, or the 0, that every reader makes of them."""
+    return _HUGE.sub(_huge, data)
+
+
+def _escape(match: re.Match[bytes]) -> bytes:
+    kept, found = match.groups()
+    if len(found) < 2:
+        return kept + found
+    return kept if found == b"\\u0000" else kept + b"\xef\xbf\xbd"
+
+
+def _quote(match: re.Match[bytes]) -> bytes:
+    kept, found = match.groups()
+    return kept + found if len(found) < 2 else kept + b'"' + found + b'"'
+
+
+def _huge(match: re.Match[bytes]) -> bytes:
+    kept, found = match.groups()
+    if len(found) < 2:
+        return kept + found
+    value = float(found)
+    if value == 0:
+        return kept + b"0"
+    if value in (float("inf"), float("-inf")):
+        return kept + (b'"Infinity"' if value > 0 else b'"-Infinity"')
+    return kept + found

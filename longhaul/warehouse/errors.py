@@ -1,0 +1,45 @@
+"""What can go wrong with the warehouse, sorted by who can mend it (classified by SQLSTATE, never by text)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import psycopg
+
+# Connection lost or refused, resources, operator intervention, lock timeout, deadlock, serialization, read-only standby.
+_BUSY_CLASSES = ("08", "53", "57", "58", "40", "55")
+_BUSY_STATES = ("25006",)
+NUMBER_OUT_OF_RANGE = "22003"
+_UNDEFINED_TABLE = ("42P01", "42703")
+
+
+class WarehouseError(Exception):
+    """The warehouse did not take the rows; the message is one line."""
+
+
+class WarehouseUnavailableError(WarehouseError):
+    """Busy or unreachable: the same import can succeed later."""
+
+
+class WarehouseRefusedError(WarehouseError):
+    """The rows themselves were refused, or the schema is not there: trying again cannot help."""
+
+    def __init__(self, message: str, *, number_out_of_range: bool = False) -> None:
+        super().__init__(message)
+        self.number_out_of_range = number_out_of_range
+
+
+def classified(error: psycopg.Error) -> WarehouseError:
+    """The error to raise for `error`, with its first line as the reason."""
+    import psycopg
+
+    state = error.sqlstate or ""
+    reason = (error.diag.message_primary or str(error)).strip().partition("\n")[0] or type(error).__name__
+    if state in _UNDEFINED_TABLE:
+        return WarehouseRefusedError(f"{reason}: run `longhaul warehouse migrate`")
+    if state.startswith(_BUSY_CLASSES) or state in _BUSY_STATES:
+        return WarehouseUnavailableError(reason)
+    if not state and isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+        return WarehouseUnavailableError(reason)
+    return WarehouseRefusedError(reason, number_out_of_range=state == NUMBER_OUT_OF_RANGE)
