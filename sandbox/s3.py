@@ -3,19 +3,21 @@
 Sources: "Conditional writes", "Enforce conditional writes" and "EventBridge event message structure" of the S3 user guide;
 API_PutObject, API_CopyObject, API_CompleteMultipartUpload, API_GetBucketNotificationConfiguration. Gaps of moto 5.2.5:
 PutObject looks and writes in two steps, so two writers can both win (`s3/responses.py` put_object); CopyObject ignores
-If-None-Match and If-Match, CompleteMultipartUpload If-Match; a completed upload sends two events; events carry `eTag`,
+If-None-Match and If-Match, CompleteMultipartUpload If-Match; a completed upload sends two events, and so does
+every PutObject (its tags); events carry `eTag`,
 a fixed id, sequencer and request id, the reason "ObjectCreated", and are lost when a rule has an SQS target
 (`s3/notifications.py`, `events/utils.py`); GetBucketNotificationConfiguration does not show EventBridge.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from moto.core.responses import ActionResult, EmptyResult
@@ -34,16 +36,20 @@ REASONS = {
     "DeleteMarkerCreated": "DeleteObject",
 }
 _write_lock = threading.RLock()
+_thread = threading.local()
 _sequence = itertools.count(int(time.time() * 1000) << 20)
 
 
-class NotImplementedHeaderError(S3ClientError):
+class NotImplementedHeaderError(Exception):
     """S3 knows If-None-Match on writes with a star only."""
 
-    code = "NotImplemented"
 
-    def __init__(self) -> None:
-        super().__init__("NotImplemented", "A header you provided implies functionality that is not implemented")
+NOT_IMPLEMENTED = (
+    501,
+    {"content-type": "application/xml"},
+    '<?xml version="1.0" encoding="UTF-8"?><Error><Code>NotImplemented</Code>'
+    "<Message>A header you provided implies functionality that is not implemented</Message></Error>",
+)
 
 
 def install() -> None:
@@ -78,6 +84,16 @@ def _check_conditions(self: Any, key_name: str) -> None:
             raise PreconditionFailed("If-Match")
 
 
+@contextlib.contextmanager
+def _writing() -> Iterator[None]:
+    """Within it an object is written: tagging it is part of that, not an event of its own."""
+    _thread.writing = True
+    try:
+        yield
+    finally:
+        _thread.writing = False
+
+
 def _under_lock(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def locked(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -90,8 +106,11 @@ def _under_lock(original: Callable[..., Any]) -> Callable[..., Any]:
 def _locked(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def write(self: Any) -> Any:
-        with _write_lock:
-            _check_conditions(self, self.parse_key_name())
+        with _write_lock, _writing():
+            try:
+                _check_conditions(self, self.parse_key_name())
+            except NotImplementedHeaderError:
+                return NOT_IMPLEMENTED
             return original(self)
 
     return write
@@ -102,11 +121,14 @@ def _locked_completion(original: Callable[..., Any]) -> Callable[..., Any]:
     def post(self: Any, request: Any, body: bytes, bucket_name: str, query: dict[str, Any], key_name: str) -> Any:
         if not query.get("uploadId"):
             return original(self, request, body, bucket_name, query, key_name)
-        with _write_lock:
+        with _write_lock, _writing():
             existing = self.backend.get_object(bucket_name, key_name)
             done = existing is not None and existing.multipart and existing.multipart.id == query["uploadId"][0]
             if not done:  # completing the same upload again is answered as before
-                _check_conditions(self, key_name)
+                try:
+                    _check_conditions(self, key_name)
+                except NotImplementedHeaderError:
+                    return NOT_IMPLEMENTED
             return original(self, request, body, bucket_name, query, key_name)
 
     return post
@@ -185,9 +207,11 @@ def _get_bucket_notification(self: Any) -> Any:
 
 def _send_event(account_id: str, bucket: Any, event_name: str, key: Any) -> None:
     del account_id
-    kind = str(getattr(event_name, "value", event_name)).split(":")[-1]
-    if kind == "Put" and key.multipart is not None:
+    _, group, kind = str(getattr(event_name, "value", event_name)).split(":")
+    if group == "ObjectCreated" and kind == "Put" and key.multipart is not None:
         return  # moto's second event of a completed multipart upload
+    if group == "ObjectTagging" and getattr(_thread, "writing", False):
+        return  # moto's second event of every PutObject
     events.publish(
         source="aws.s3",
         detail_type=notifications._detail_type(event_name),
