@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from typing import Any
 
 import click
 
-database_url = click.option(
+from longhaul.cli.environment import SANDBOX, Environment, environment_options, sandbox_environment
+from longhaul.cli.errors import EnvironmentProblemError
+
+database_url_option = click.option(
     "--database-url",
-    envvar="DATABASE_URL",
-    default="",
-    help="Where the warehouse is; $DATABASE_URL, else the PG* variables.",
+    metavar="URL",
+    help="The warehouse.  [default: $DATABASE_URL or the PG* variables, else the environment's own]",
 )
 
 
@@ -23,40 +26,69 @@ def warehouse() -> None:
 
 
 @warehouse.command()
-@database_url
-def migrate(database_url: str) -> None:
-    """Bring the warehouse's schema to the newest version (safe to repeat, and to run twice at once)."""
+@database_url_option
+@environment_options
+def migrate(environment: Environment, database_url: str | None) -> None:
+    """Bring the warehouse's schema to the newest version.
+
+    Safe to repeat, and to run twice at once.
+    """
     from longhaul.warehouse import migrate as migration
 
-    before, after = _reached(lambda: migration.migrate(database_url))
+    conninfo = conninfo_of(environment, database_url)
+    before, after = reached(lambda: migration.migrate(conninfo))
     done = f"schema {after}, nothing to do" if before == after else f"schema {before or 'none'} → {after}"
     click.echo(done, err=True)
 
 
 @warehouse.command()
-@database_url
+@database_url_option
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
-def check(database_url: str, as_json: bool) -> None:
-    """Look whether the schema is current and the rows fit together; exit 1 if not."""
+@environment_options
+def check(environment: Environment, database_url: str | None, as_json: bool) -> None:
+    """Look whether the schema is current and the rows fit together.
+
+    Names logs to import again: they hold samples that the warehouse lacks. Exit 1 if anything is to be done.
+    """
     from longhaul.warehouse import check as checks
 
-    found = _reached(lambda: checks.check(database_url))
-    if as_json:
-        click.echo(json.dumps(found.as_dict(), indent=2))
-    else:
-        for line in found.lines():
-            click.echo(line)
+    conninfo = conninfo_of(environment, database_url)
+    found = reached(lambda: checks.check(conninfo))
+    click.echo(json.dumps(found.as_dict(), indent=2) if as_json else "\n".join(found.lines()))
     sys.exit(0 if found.sound else 1)
 
 
-def _reached(action: Callable[[], Any]) -> Any:
-    """Run `action`; a warehouse that cannot be reached is exit 3 and one line."""
+def conninfo_of(environment: Environment, database_url: str | None) -> str:
+    """Where the warehouse is: the option, $DATABASE_URL or PG*, the sandbox's, or the deployed stack's secret."""
+    if database_url:
+        return database_url
+    if os.environ.get("DATABASE_URL"):
+        return os.environ["DATABASE_URL"]
+    if os.environ.get("PGHOST") or os.environ.get("PGSERVICE"):
+        return ""
+    if environment.name == SANDBOX:
+        return sandbox_environment()["DATABASE_URL"]
+    from psycopg.conninfo import make_conninfo
+
+    secret = environment.client("secretsmanager").get_secret_value(SecretId=environment.output("WarehouseSecretArn"))
+    fields = json.loads(secret["SecretString"])
+    return make_conninfo(
+        host=fields["host"],
+        port=fields.get("port", 5432),
+        user=fields["username"],
+        password=fields["password"],
+        dbname=fields.get("dbname", "warehouse"),
+    )
+
+
+def reached(action: Callable[[], Any]) -> Any:
+    """Run `action`; a warehouse that cannot be reached is one line and exit 3."""
     import psycopg
 
     try:
         return action()
     except psycopg.OperationalError as error:
         reason = str(error).strip().splitlines()[0]
-        remedy = "check DATABASE_URL or the PG* variables"
-        click.echo(f"Error: the warehouse cannot be reached: {reason}; {remedy}", err=True)
-        sys.exit(3)
+        raise EnvironmentProblemError(
+            f"the warehouse cannot be reached: {reason}; check DATABASE_URL or the PG* variables"
+        ) from error

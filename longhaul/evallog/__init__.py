@@ -1,1 +1,1 @@
-"""Reading Inspect's logs (`.eval` archives and old `.json` documents) in bounded memory; no AWS, no database (W7, W8)."""
+"""Reading Inspect's logs (`.eval` archives and old `.json` documents) in bounded memory (W7); no AWS, no database."""

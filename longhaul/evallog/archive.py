@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import IO, cast
 
 import zstandard
 
@@ -108,7 +109,9 @@ class Archive:
         _verify(member, size, crc)
 
     def _unzstd(self, source: _Slice) -> Iterator[bytes]:
-        with self._zstd.stream_reader(source, read_size=CHUNK_BYTES, read_across_frames=True, closefd=False) as reader:
+        with self._zstd.stream_reader(
+            cast(IO[bytes], source), read_size=CHUNK_BYTES, read_across_frames=True, closefd=False
+        ) as reader:
             while piece := reader.read(CHUNK_BYTES):
                 yield piece
 

@@ -11,6 +11,8 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
+from msgspec import Raw
+
 from longhaul.evallog import records
 from longhaul.evallog.clean import storable
 from longhaul.evallog.errors import OversizedValueError
@@ -30,7 +32,7 @@ class Attachments(Protocol):
 class HeldAttachments:
     """Attachments of a sample that was decoded in one go."""
 
-    def __init__(self, held: Mapping[str, records.Raw] | None) -> None:
+    def __init__(self, held: Mapping[str, Raw] | None) -> None:
         self._held = held or {}
 
     def get(self, name: str, /) -> bytes | None:

@@ -1,17 +1,17 @@
 r"""From JSON as Inspect writes it to JSON that every strict parser and Postgres' jsonb take.
 
-Inspect's logs hold bare NaN and infinities, `\u0000` and lone surrogates. The first become the strings "NaN", "Infinity"
-and "-Infinity", so that they stay distinguishable and never turn into 0 or null (case L04); NUL is dropped (case L06);
-a lone surrogate becomes U+FFFD. Everything else, numbers of any length included, stays as it is, byte for byte.
+Inspect's logs hold bare NaN and infinities, `\u0000` and lone surrogates. The first become the strings "NaN",
+"Infinity" and "-Infinity", so that they stay distinguishable and never turn into 0 or null (case L04); NUL is dropped
+(case L06); a lone surrogate becomes U+FFFD. Everything else, numbers of any length included, stays byte for byte.
 """
 
 from __future__ import annotations
 
 import re
 
-# Each pattern is a run of what is left alone, then one thing to replace. The runs pass over strings and escapes whole, so a
-# search must never begin inside one: each pattern also matches at the end, and at a byte that fits nowhere, so that every
-# search begins where the one before ended, and each byte is looked at once.
+# Each pattern is a run of what is left alone, then one thing to replace. The runs pass over strings and escapes whole,
+# so a search must never begin inside one: each pattern also matches at the end, and at a byte that fits nowhere. Thus
+# every search begins where the one before ended, and each byte is looked at once.
 _STRING = rb'"(?:[^"\\]++|\\.)*+"'
 _NONFINITE = re.compile(
     rb'((?:[^"NI\-]++|%s|-(?!Infinity)|N(?!aN)|I(?!nfinity))*+)(NaN|-?Infinity|\Z|.)' % _STRING, re.DOTALL

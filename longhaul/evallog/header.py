@@ -7,10 +7,11 @@ import re
 from datetime import datetime
 
 import msgspec
+from msgspec import Raw
 
 from longhaul.evallog import identity, records, times
 from longhaul.evallog.decode import decode, optional
-from longhaul.evallog.records import HeaderFields, ModelConfig, Raw, Spec
+from longhaul.evallog.records import HeaderFields, ModelConfig, Spec
 
 # Name that inspect_ai gives the only score of a sample in logs from before scores had names.
 UNNAMED_SCORER = "88F74D2C"

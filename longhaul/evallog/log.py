@@ -17,6 +17,7 @@ from longhaul.evallog.archive import CHUNK_BYTES, Archive, is_archive
 from longhaul.evallog.errors import DamagedLogError, UnfinishedLogError, UnsupportedLogError
 from longhaul.evallog.header import Header
 from longhaul.evallog.large import large
+from longhaul.evallog.records import HeaderFields
 from longhaul.evallog.sample import Sample, whole
 from longhaul.evallog.scan import Cursor, TooLargeError
 
@@ -113,7 +114,7 @@ class _DocumentLog:
                     for _ in cursor.items():
                         cursor.skip()
                         self.sample_count += 1
-                elif name in headers.HeaderFields.__struct_encode_fields__:
+                elif name in HeaderFields.__struct_encode_fields__:
                     fields.append(b'"%s":%s' % (name.encode(), _bounded(cursor, name)))
                 else:
                     cursor.skip()

@@ -91,7 +91,7 @@ class Tally:
         self.generations = 0
         self.generation_seconds = 0.0
         self.models: set[str] = set()
-        self.intermediate: list[tuple[str | None, records.Raw]] = []
+        self.intermediate: list[tuple[str | None, msgspec.Raw]] = []
         self.last_timestamp: object = None
 
     def add(self, event: Event) -> None:

@@ -91,8 +91,8 @@ def session(conninfo: str, *, connect_seconds: int = 10) -> Iterator[psycopg.Con
         connection.close()
 
 
-def _token(conninfo: str) -> dict[str, str]:
-    """An IAM token as password, if LONGHAUL_WAREHOUSE_IAM_AUTH is `true`; valid for 15 minutes, so made per connection."""
+def _token(conninfo: str) -> dict[str, Any]:
+    """An IAM token as password, if LONGHAUL_WAREHOUSE_IAM_AUTH is `true`; it lasts 15 minutes: one per connection."""
     if os.environ.get("LONGHAUL_WAREHOUSE_IAM_AUTH", "").lower() != "true":
         return {}
     import botocore.session
@@ -102,6 +102,6 @@ def _token(conninfo: str) -> dict[str, str]:
     host = str(named.get("host") or os.environ.get("PGHOST", ""))
     port = int(named.get("port") or os.environ.get("PGPORT", "5432"))
     user = str(named.get("user") or os.environ.get("PGUSER", ""))
-    client = botocore.session.get_session().create_client("rds")
+    client: Any = botocore.session.get_session().create_client("rds")
     token = client.generate_db_auth_token(DBHostname=host, Port=port, DBUsername=user)
     return {"password": token, "sslmode": "require"}

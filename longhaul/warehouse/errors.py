@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import psycopg
 
-# Connection lost or refused, resources, operator intervention, lock timeout, deadlock, serialization, read-only standby.
+# Connection lost or refused, no resources, operator intervention, lock timeout, deadlock, serialization, standby.
 _BUSY_CLASSES = ("08", "53", "57", "58", "40", "55")
 _BUSY_STATES = ("25006",)
 NUMBER_OUT_OF_RANGE = "22003"

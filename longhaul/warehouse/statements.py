@@ -1,4 +1,8 @@
-"""The SQL of an import: temporary tables, and one ordered upsert per table that touches only rows that differ (W2, W3)."""
+"""The SQL of an import: temporary tables, and one ordered upsert per table that touches only rows that differ (W2, W3).
+
+Names come from the tables' descriptions, never from a log; what a log says travels as parameters or by COPY.
+"""
+# ruff: noqa: S608 - see above
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """A table; `columns` leaves out what the warehouse fills in itself and, for parts of a sample, the sample's uuid."""
+    """A table; `columns` leaves out what the warehouse fills in itself and, for a sample's parts, the sample's uuid."""
 
     name: str
     key: tuple[str, ...]
@@ -47,7 +47,8 @@ EVAL = Table(
         " error_traceback model model_base_url agent solver dataset_name dataset_location etag importer_version",
         json="task_args model_args model_generate_config model_usage solver_args plan config results tags metadata"
         " revision packages",
-        bigint="dataset_samples epochs total_samples completed_samples sample_count errored_sample_count file_size_bytes",
+        bigint="dataset_samples epochs total_samples completed_samples sample_count errored_sample_count"
+        " file_size_bytes",
         time="created_at started_at completed_at updated_at file_last_modified",
         boolean="invalidated",
     ),
@@ -77,7 +78,8 @@ MESSAGE = Table(
     name="message",
     key=("sample_uuid", "ordinal"),
     columns=_columns(
-        text="message_id role source text reasoning model tool_call_id tool_function tool_error_type tool_error_message",
+        text="message_id role source text reasoning model tool_call_id tool_function tool_error_type"
+        " tool_error_message",
         json="tool_calls metadata",
         integer="ordinal",
     ),
