@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import threading
 import time
@@ -46,6 +47,9 @@ class FakeJob:
 
     def start(self) -> None:
         self.jobs.started(self)
+
+    def is_alive(self) -> bool:
+        return False
 
     def end(self, status: str, reason: str = "Essential container in task exited") -> None:
         with self.jobs.lock:
@@ -233,12 +237,17 @@ def definition(processor: dict[str, Any] | None = None, **fields: Any) -> dict[s
     }
 
 
+@functools.cache
+def client(service: str) -> Any:
+    """Making a client takes longer than most tests."""
+    return boto3.client(service, region_name=REGION, aws_access_key_id="x", aws_secret_access_key="x")
+
+
 class Machine:
     """The state machine, driven through boto3 only."""
 
     def __init__(self) -> None:
-        self.sfn = boto3.client("stepfunctions")
-        self.s3 = boto3.client("s3")
+        self.sfn, self.s3 = client("stepfunctions"), client("s3")
         self.s3.create_bucket(Bucket=BUCKET)
         self.arn = MACHINE_ARN
         self._lists = 0
