@@ -15,6 +15,7 @@ from typing import Any
 
 import ijson
 
+CAUSE_MAX_CHARACTERS = 32_768  # where Step Functions cuts
 REASON_MAX_CHARACTERS = 500
 
 
@@ -86,6 +87,7 @@ def read_cause(cause: str | None) -> JobFacts | None:
     """Return what a job description, whole or cut, says; None for text that is not one."""
     if not cause or not cause.lstrip().startswith("{"):
         return None
+    cause = cause[:CAUSE_MAX_CHARACTERS]
     try:
         job = json.loads(cause)
     except (ValueError, RecursionError):

@@ -27,9 +27,10 @@ def test_markers_and_other_files_are_no_logs(s3: Any) -> None:
 
 
 def test_all_pages_are_read(s3: Any) -> None:
-    """case-R06: 1,006 keys are two pages."""
-    put(s3, *(f"evals/a/{i:04}.eval" for i in range(1006)))
-    assert len({key for key, _ in select(s3, LOGS, Selector(prefix="evals/a/"))}) == 1006
+    """case-R06: a listing of several pages (of ten here, of a thousand on AWS)."""
+    put(s3, *(f"evals/a/{i:04}.eval" for i in range(26)))
+    s3.meta.events.register("provide-client-params.s3.ListObjectsV2", lambda params, **_: {**params, "MaxKeys": 10})
+    assert len({key for key, _ in select(s3, LOGS, Selector(prefix="evals/a/"))}) == 26
 
 
 def test_eval_sets_are_whole_names(s3: Any) -> None:
