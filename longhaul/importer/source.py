@@ -104,11 +104,11 @@ def open_file(path: Path, known_etag: str | None) -> Fetched | None:
 
 
 def _client() -> S3Client:
-    import botocore.session
+    import boto3
     from botocore.config import Config
 
     config = Config(retries={"mode": "standard", "total_max_attempts": 5}, connect_timeout=10, read_timeout=60)
-    return botocore.session.get_session().create_client("s3", config=config)  # type: ignore[return-value]
+    return boto3.client("s3", config=config)
 
 
 def _quoted(etag: str) -> str:

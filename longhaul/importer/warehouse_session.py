@@ -95,13 +95,12 @@ def _token(conninfo: str) -> dict[str, Any]:
     """An IAM token as password, if LONGHAUL_WAREHOUSE_IAM_AUTH is `true`; it lasts 15 minutes: one per connection."""
     if os.environ.get("LONGHAUL_WAREHOUSE_IAM_AUTH", "").lower() != "true":
         return {}
-    import botocore.session
+    import boto3
     from psycopg.conninfo import conninfo_to_dict
 
     named = conninfo_to_dict(conninfo)
     host = str(named.get("host") or os.environ.get("PGHOST", ""))
     port = int(named.get("port") or os.environ.get("PGPORT", "5432"))
     user = str(named.get("user") or os.environ.get("PGUSER", ""))
-    client: Any = botocore.session.get_session().create_client("rds")
-    token = client.generate_db_auth_token(DBHostname=host, Port=port, DBUsername=user)
+    token = boto3.client("rds").generate_db_auth_token(DBHostname=host, Port=port, DBUsername=user)
     return {"password": token, "sslmode": "require"}
