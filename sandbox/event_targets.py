@@ -142,5 +142,5 @@ def dead_letter(
         "RETRY_ATTEMPTS": str(attempts),
         **({"EXHAUSTED_RETRY_CONDITION": exhausted} if exhausted else {}),
     }
-    attributes = {name: {"data_type": "String", "string_value": value} for name, value in values.items()}
+    attributes = {name: {"DataType": "String", "StringValue": value} for name, value in values.items()}
     to_queue(queue_arn, json.dumps(event), attributes)

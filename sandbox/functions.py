@@ -122,7 +122,7 @@ def _conclude(
             ("ErrorCode", "Number", "200"),
             ("ErrorMessage", "String", reason),
         )
-        attributes = {name: {"data_type": kind, "string_value": value} for name, kind, value in values}
+        attributes = {name: {"DataType": kind, "StringValue": value} for name, kind, value in values}
         event_targets.to_queue(dead_letters, json.dumps(event), attributes)
 
 

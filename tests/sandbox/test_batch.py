@@ -37,9 +37,9 @@ class Batch:
             computeEnvironmentName=self.name, type="UNMANAGED", state="ENABLED", serviceRole=role
         )["computeEnvironmentArn"]
         order = [{"order": 1, "computeEnvironment": environment}]
-        self.queue = self.batch.create_job_queue(jobQueueName=self.name, state="ENABLED", priority=1, computeEnvironmentOrder=order)[
-            "jobQueueArn"
-        ]
+        self.queue = self.batch.create_job_queue(
+            jobQueueName=self.name, state="ENABLED", priority=1, computeEnvironmentOrder=order
+        )["jobQueueArn"]
         self.secret = bare.client("secretsmanager").create_secret(
             Name=self.name, SecretString=json.dumps({"password": "p\"w'é", "port": 5432})
         )["ARN"]
@@ -166,7 +166,9 @@ def test_r14_more_memory_than_the_definition_gives_kills_the_container(batch: Ba
 
 def test_memory_of_all_processes_of_a_job_counts(batch: Batch) -> None:
     half = "x = bytearray(600 << 20); import time; time.sleep(20)"
-    job = batch.run(f"import subprocess, sys; [p.wait() for p in [subprocess.Popen([sys.executable, '-c', {half!r}]) for _ in 'ab']]")
+    job = batch.run(
+        f"import subprocess, sys; [p.wait() for p in [subprocess.Popen([sys.executable, '-c', {half!r}]) for _ in 'ab']]"
+    )
     assert job["container"]["reason"].startswith("OutOfMemoryError")
 
 
@@ -185,7 +187,9 @@ def test_an_attempt_that_takes_too_long_is_stopped_and_not_retried(batch: Batch)
 def test_terminate_sends_sigterm_and_the_reason_becomes_the_status_reason(batch: Batch) -> None:
     code = "import signal, sys, time; signal.signal(15, lambda *_: (print('bye', flush=True), sys.exit(143))); print('up', flush=True); time.sleep(60)"
     job_id = batch.submit(code)
-    until(lambda: "logStreamName" in batch.describe(job_id)["container"] and batch.lines(batch.describe(job_id)) == ["up"])
+    until(
+        lambda: "logStreamName" in batch.describe(job_id)["container"] and batch.lines(batch.describe(job_id)) == ["up"]
+    )
     batch.batch.terminate_job(jobId=job_id, reason="Your Spot Task was interrupted.")
     job = batch.ended(job_id)
     assert (job["status"], job["statusReason"]) == ("FAILED", "Your Spot Task was interrupted.")
@@ -293,7 +297,10 @@ def test_a_new_revision_has_what_it_says_and_nothing_of_the_old_one(batch: Batch
     arn = batch.batch.register_job_definition(
         jobDefinitionName=batch.name,
         type="container",
-        containerProperties={"image": "a", "resourceRequirements": [{"type": "VCPU", "value": "1"}, {"type": "MEMORY", "value": "2048"}]},
+        containerProperties={
+            "image": "a",
+            "resourceRequirements": [{"type": "VCPU", "value": "1"}, {"type": "MEMORY", "value": "2048"}],
+        },
     )["jobDefinitionArn"]
     [found] = batch.batch.describe_job_definitions(jobDefinitions=[arn])["jobDefinitions"]
     batch.batch.deregister_job_definition(jobDefinition=arn)
@@ -346,7 +353,11 @@ def events_of(batch: Batch) -> Callable[[str], list[dict[str, Any]]]:
     sqs, events = batch.bare.client("sqs"), batch.bare.client("events")
     url = sqs.create_queue(QueueName=batch.name)["QueueUrl"]
     arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
-    pattern = {"source": ["aws.batch"], "detail-type": ["Batch Job State Change"], "detail": {"jobQueue": [batch.queue]}}
+    pattern = {
+        "source": ["aws.batch"],
+        "detail-type": ["Batch Job State Change"],
+        "detail": {"jobQueue": [batch.queue]},
+    }
     events.put_rule(Name=batch.name, EventPattern=json.dumps(pattern))
     events.put_targets(Rule=batch.name, Targets=[{"Id": "queue", "Arn": arn}])
     seen: list[dict[str, Any]] = []

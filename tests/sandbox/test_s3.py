@@ -55,7 +55,9 @@ def test_case_q06_of_fifty_writers_one_wins(s3: Any, bucket: str) -> None:
     """moto looks and writes in two steps: with luck two win (s3/responses.py put_object)."""
     with ThreadPoolExecutor(50) as pool:
         for number in range(3):
-            tries = [{"Bucket": bucket, "Key": str(number), "Body": str(i).encode(), "IfNoneMatch": "*"} for i in range(50)]
+            tries = [
+                {"Bucket": bucket, "Key": str(number), "Body": str(i).encode(), "IfNoneMatch": "*"} for i in range(50)
+            ]
             codes = list(pool.map(lambda one: outcome(s3.put_object, **one)[0], tries))
             assert (codes.count(200), codes.count(412)) == (1, 49)
 
@@ -77,7 +79,9 @@ def test_completing_an_upload_obeys_conditions(s3: Any, bucket: str) -> None:
         upload = s3.create_multipart_upload(Bucket=bucket, Key="m")["UploadId"]
         part = s3.upload_part(Bucket=bucket, Key="m", UploadId=upload, PartNumber=1, Body=b"1")["ETag"]
         parts = {"Parts": [{"PartNumber": 1, "ETag": part}]}
-        return outcome(s3.complete_multipart_upload, Bucket=bucket, Key="m", UploadId=upload, MultipartUpload=parts, **conditions)
+        return outcome(
+            s3.complete_multipart_upload, Bucket=bucket, Key="m", UploadId=upload, MultipartUpload=parts, **conditions
+        )
 
     assert complete(IfMatch='"other"') == (404, "NoSuchKey")
     assert complete(IfNoneMatch="*") == (200, "")
@@ -101,7 +105,10 @@ def test_r2_a_policy_refuses_unconditional_writes_below_lists(s3: Any, bucket: s
     assert outcome(s3.put_object, **at, IfNoneMatch="*") == (200, "")
     assert outcome(s3.put_object, **at, IfNoneMatch="*") == (412, "PreconditionFailed")
     assert outcome(s3.put_object, Bucket=bucket, Key="results/a.json") == (200, "")
-    assert outcome(s3.copy_object, **at, CopySource={"Bucket": bucket, "Key": "results/a.json"}) == (403, "AccessDenied")
+    assert outcome(s3.copy_object, **at, CopySource={"Bucket": bucket, "Key": "results/a.json"}) == (
+        403,
+        "AccessDenied",
+    )
     assert outcome(s3.get_object, **at) == (200, "")
     assert outcome(s3.put_object_tagging, **at, Tagging={"TagSet": [{"Key": "a", "Value": "b"}]}) == (200, "")
     upload = s3.create_multipart_upload(Bucket=bucket, Key="lists/m")["UploadId"]
@@ -131,7 +138,9 @@ def events_of(bare: Bare, s3: Any, bucket: str) -> Callable[[], list[dict[str, A
     sqs, events = bare.client("sqs"), bare.client("events")
     url = sqs.create_queue(QueueName=bucket)["QueueUrl"]
     arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
-    events.put_rule(Name=bucket, EventPattern=json.dumps({"source": ["aws.s3"], "detail": {"bucket": {"name": [bucket]}}}))
+    events.put_rule(
+        Name=bucket, EventPattern=json.dumps({"source": ["aws.s3"], "detail": {"bucket": {"name": [bucket]}}})
+    )
     events.put_targets(Rule=bucket, Targets=[{"Id": "queue", "Arn": arn}])
     s3.put_bucket_notification_configuration(Bucket=bucket, NotificationConfiguration={"EventBridgeConfiguration": {}})
 
@@ -187,7 +196,9 @@ def test_reasons_of_copies_and_uploads_in_parts_each_one_event(
         ("Object Created", "m", "CompleteMultipartUpload"),
         ("Object Deleted", "c", "DeleteObject"),
     ]
-    sequence = {one["detail-type"] + one["detail"]["object"]["key"]: one["detail"]["object"]["sequencer"] for one in seen}
+    sequence = {
+        one["detail-type"] + one["detail"]["object"]["key"]: one["detail"]["object"]["sequencer"] for one in seen
+    }
     assert sequence["Object Createdc"] < sequence["Object Deletedc"]
 
 

@@ -28,7 +28,9 @@ def policy(*statements: dict[str, Any]) -> str:
 
 
 def denied(document: str, action: str, key: str, **keys: str) -> bool:
-    request = s3_policy.secure_request(action, f"arn:aws:s3:::b/{key}", {k.replace("__", ":"): v for k, v in keys.items()})
+    request = s3_policy.secure_request(
+        action, f"arn:aws:s3:::b/{key}", {k.replace("__", ":"): v for k, v in keys.items()}
+    )
     return s3_policy.denies(document, request)
 
 
@@ -45,7 +47,9 @@ def test_r2_an_unconditional_write_below_lists_is_denied_and_nothing_else() -> N
 
 def test_the_local_endpoint_stands_for_one_with_tls() -> None:
     assert not denied(policy(TLS), "s3:GetObject", "a")
-    request = s3_policy.Request(action="s3:GetObject", resource="arn:aws:s3:::b/a", keys={"aws:SecureTransport": "false"})
+    request = s3_policy.Request(
+        action="s3:GetObject", resource="arn:aws:s3:::b/a", keys={"aws:SecureTransport": "false"}
+    )
     assert s3_policy.denies(policy(TLS), request)
 
 
@@ -53,7 +57,9 @@ def test_actions_have_wildcards_and_ignore_case_and_resources_do_not() -> None:
     document = policy({**LISTS, "Action": ["S3:PUT*"], "Condition": {}})
     assert denied(document, "s3:PutObject", "lists/a")
     assert not denied(document, "s3:PutObject", "Lists/a")
-    assert not denied(policy({**LISTS, "Resource": "arn:aws:s3:::b/lists/[ab]", "Condition": {}}), "s3:PutObject", "lists/a")
+    assert not denied(
+        policy({**LISTS, "Resource": "arn:aws:s3:::b/lists/[ab]", "Condition": {}}), "s3:PutObject", "lists/a"
+    )
 
 
 def test_allow_and_denials_of_one_principal_are_not_looked_at() -> None:
