@@ -201,10 +201,11 @@ class ReimportStack(Stack):
         )
         build.allow(["s3:ListBucket"], [logs_arn])  # for selectors, and else S3 says 403 for a missing log
         build.allow(
-            ["s3:PutObject"],
+            ["s3:GetObject", "s3:PutObject"],  # to read: whether a list that is there already is this very one
             [self.bucket.arn_for_objects(f"{LISTS}*")],
             wildcards_because="The wildcard is the name of a new list; the bucket refuses to overwrite one",
         )
+        build.allow(["s3:ListBucket"], [self.bucket.bucket_arn])
         if self.bucket.encryption_key is not None:
             build.allow(["kms:Decrypt", "kms:GenerateDataKey"], [self.bucket.encryption_key.key_arn])
         if logs.encryption_key is not None:
