@@ -154,8 +154,7 @@ def camel(value: Any, shape: Any) -> Any:
 
 def pascal(value: Any, shape: Any) -> Any:
     """The API's fields in Step Functions' PascalCase and order; what the API does not have is left out."""
-    known = _renamed(value, shape, lambda name: name[:1].upper() + name[1:], known_only=True)
-    return dict(sorted(known.items()))
+    return _renamed(value, shape, lambda name: name[:1].upper() + name[1:], known_only=True)
 
 
 def _renamed(value: Any, shape: Any, rename: Any, known_only: bool = False) -> Any:
@@ -169,7 +168,7 @@ def _renamed(value: Any, shape: Any, rename: Any, known_only: bool = False) -> A
             if member is None and known_only:
                 continue
             answer[rename(key)] = _renamed(item, member, rename, known_only)
-        return answer
+        return dict(sorted(answer.items()))
     if shape.type_name == "list" and isinstance(value, list):
         return [_renamed(item, shape.member, rename, known_only) for item in value]
     if shape.type_name == "map" and isinstance(value, dict):

@@ -71,6 +71,7 @@ class FakeJob:
             **named,
             "status": self.status,
             "statusReason": self.reason,
+            "stoppedAt": 1,
             "attempts": attempts,
             "container": container,
         }

@@ -65,6 +65,7 @@ def test_a_failed_job_is_described_in_pascal_case(machine: Machine, jobs: Jobs) 
     assert failed["Error"] == "States.TaskFailed"
     cause = json.loads(failed["Cause"])
     assert list(cause) == sorted(cause)
+    assert list(cause["Attempts"][0]) == ["Container", "StatusReason"]
     assert cause["Container"]["ExitCode"] == 11
     assert cause["Attempts"][0]["Container"]["ExitCode"] == 11
     assert cause["Tags"] == {"longhaul:child": failed["ExecutionArn"]}
