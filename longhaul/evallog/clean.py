@@ -12,7 +12,7 @@ import re
 # Each pattern is a run of what is left alone, then one thing to replace. The runs pass over strings and escapes whole,
 # so a search must never begin inside one: each pattern also matches at the end, and at a byte that fits nowhere. Thus
 # every search begins where the one before ended, and each byte is looked at once.
-_STRING = rb'"(?:[^"\\]++|\\.)*+"'
+_STRING = rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)'  # or one that never ends, in damaged text
 _NONFINITE = re.compile(
     rb'((?:[^"NI\-]++|%s|-(?!Infinity)|N(?!aN)|I(?!nfinity))*+)(NaN|-?Infinity|\Z|.)' % _STRING, re.DOTALL
 )

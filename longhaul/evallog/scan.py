@@ -131,14 +131,15 @@ class Cursor:
         yield piece
 
     def _walk_scalar(self) -> Iterator[bytes]:
-        start = self._at
+        length = 0
         while True:
             end = _end(_SCALAR, self._buffer, self._at)
             piece, self._at = self._buffer[self._at : end], end
+            length += len(piece)
             yield piece
             if end < len(self._buffer) or not self._refill():
                 break
-        if not piece and self._at == start:
+        if length == 0:
             raise DamagedLogError("the JSON is damaged: a value is missing")
 
     def _another(self, close: bytes) -> bool:
