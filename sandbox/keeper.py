@@ -1,8 +1,8 @@
 """One small process that starts all others of the sandbox, so that none of them can outlive it.
 
-It stands for the container host (ECS on Fargate): a command runs in a session of its own; when its first process ends the
-rest of the session is killed, as a container ends with its PID 1; a command above its memory limit is killed. The sandbox
-holds the other end of the control socket, so when the sandbox is gone, however it went, the socket closes, every session
+It stands for the container host (ECS on Fargate): a command runs in a process group of its own; when its first process
+ends the rest of the group is killed, as a container ends with its PID 1; a command above its memory limit is killed. The sandbox
+holds the other end of the control socket, so when the sandbox is gone, however it went, the socket closes, every group
 is killed and the keeper ends. Commands `python -m MODULE` are forked from here, where the third-party libraries of the
 importer are loaded already: that stands for an image that is pulled and warm. The project's own modules are loaded anew
 by each job. Single-threaded on purpose: forking a process with threads is not safe.
@@ -99,7 +99,7 @@ class Keeper:
             self.reap()
             self.watch_memory()
         for pid in self.children:
-            kill_session(pid)
+            kill_group(pid)
 
     def obey(self, message: dict[str, Any], fds: list[int]) -> None:
         """Start a command, or signal one."""
@@ -110,7 +110,7 @@ class Keeper:
                 for pid, child in self.children.items():
                     if child.id == message["id"]:
                         if message["signal"] == signal.SIGKILL:
-                            kill_session(pid)
+                            kill_group(pid)
                         else:
                             os.kill(pid, message["signal"])  # as a container's stop: to its first process only
         finally:
@@ -123,17 +123,19 @@ class Keeper:
         pid = os.fork()
         if pid == 0:
             become(message, fds, parent, self.control)
+        with contextlib.suppress(OSError):  # here and in the child: whoever comes first, it is a group when it is killed
+            os.setpgid(pid, pid)
         self.children[pid] = Child(id=message["id"], memory_limit_bytes=message.get("memory_limit_bytes"))
         send(self.control, {"id": message["id"], "pid": pid})
 
     def reap(self) -> None:
-        """Report every command that ended, once nothing of its session is left."""
+        """Report every command that ended, once nothing of its group is left."""
         while self.children:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if pid == 0:
                 return
             child = self.children.pop(pid, None)
-            kill_session(pid)
+            kill_group(pid)
             if child:
                 code = os.waitstatus_to_exitcode(status)
                 send(self.control, {"id": child.id, "ended": code, "out_of_memory": child.out_of_memory})
@@ -143,14 +145,15 @@ class Keeper:
         for pid, child in self.children.items():
             if child.memory_limit_bytes and resident_bytes(pid) > child.memory_limit_bytes:
                 child.out_of_memory = True
-                kill_session(pid)
+                kill_group(pid)
 
 
 def become(message: dict[str, Any], fds: list[int], parent: int, control: socket.socket) -> NoReturn:
     """In the forked child: be the command, and never return."""
     code = 1
     try:
-        os.setsid()
+        with contextlib.suppress(PermissionError):
+            os.setpgid(0, 0)
         if sys.platform == "linux":  # should the keeper itself be killed
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != parent:
@@ -165,7 +168,7 @@ def become(message: dict[str, Any], fds: list[int], parent: int, control: socket
         os.closerange(3, 256)
         os.chdir(message["cwd"])
         argv = message["argv"]
-        if argv[0] == sys.executable and argv[1:2] == ["-m"] and message.get("warm"):
+        if message.get("warm") and is_module(argv, message["environment"]):
             code = run_module(argv[2], argv[3:], message["environment"])
         else:
             os.execvpe(argv[0], argv, message["environment"])  # noqa: S606  # no shell is wanted
@@ -178,12 +181,19 @@ def become(message: dict[str, Any], fds: list[int], parent: int, control: socket
         os._exit(code)
 
 
+def is_module(argv: list[str], environment: dict[str, str]) -> bool:
+    """Whether a command is `python -m …` with no setting of the interpreter that a running one could not take on."""
+    settings = {name for name in environment if name.startswith("PYTHON")}
+    return argv[0] == sys.executable and argv[1:2] == ["-m"] and settings <= {"PYTHONPATH", "PYTHONUNBUFFERED"}
+
+
 def run_module(module: str, arguments: list[str], environment: dict[str, str]) -> int:
     """What `python -m module` does; returns the exit code."""
     os.environ.clear()
     os.environ.update(environment)
     if environment.get("PYTHONUNBUFFERED"):
         sys.stdout.reconfigure(write_through=True)  # type: ignore[union-attr]
+    sys.path[1:1] = [place for place in environment.get("PYTHONPATH", "").split(os.pathsep) if place]
     time.tzset()
     sys.argv = [module, *arguments]
     code: Any = 0
@@ -205,8 +215,8 @@ def run_module(module: str, arguments: list[str], environment: dict[str, str]) -
     return 1
 
 
-def kill_session(pid: int) -> None:
-    """SIGKILL to a whole session; nothing when it is gone."""
+def kill_group(pid: int) -> None:
+    """SIGKILL to all of a command; nothing when it is gone."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
 
@@ -264,7 +274,7 @@ def main() -> None:
         keeper.serve()
     except (BrokenPipeError, ConnectionResetError):
         for pid in keeper.children:
-            kill_session(pid)
+            kill_group(pid)
 
 
 if __name__ == "__main__":

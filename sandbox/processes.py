@@ -30,7 +30,7 @@ class Process:
     ended: threading.Event = field(default_factory=threading.Event)
 
     def signal(self, number: int) -> None:
-        """SIGKILL goes to the whole session, any other signal to its first process."""
+        """SIGKILL goes to all of its process group, any other signal to its first process."""
         if not self.ended.is_set():
             self.keeper.tell({"do": "signal", "id": self.id, "signal": int(number)})
 

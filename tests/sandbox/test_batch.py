@@ -106,7 +106,7 @@ def batch(bare: Bare) -> Batch:
 def test_a_job_runs_with_command_environment_and_secrets_of_definition_and_submission(batch: Batch) -> None:
     code = (
         "import os, json; e = os.environ; print(json.dumps([e['PLACE'], e['PGPASSWORD'], e['PGPORT'], e['WHOLE'][0], "
-        "e['AWS_BATCH_JOB_ATTEMPT'], e['AWS_ENDPOINT_URL'], 'MOTO_PORT' in e, 'AWS_PROFILE' in e, os.getsid(0) == os.getpid()]))"
+        "e['AWS_BATCH_JOB_ATTEMPT'], e['AWS_ENDPOINT_URL'], 'MOTO_PORT' in e, 'AWS_PROFILE' in e, os.getpgid(0) == os.getpid()]))"
     )
     job = batch.run(code, containerOverrides={"environment": [{"name": "PLACE", "value": "submission"}]})
     assert job["status"] == "SUCCEEDED"
