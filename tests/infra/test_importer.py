@@ -123,9 +123,9 @@ def test_given_network_logs_bucket_warehouse_and_image_are_used_as_they_are(synt
     given = synthesis(
         "prd",
         project="orca",
-        vpc_id="vpc-1",
-        subnet_ids="subnet-1, subnet-2",
-        security_group_ids="sg-1",
+        vpc_id="vpc-0a1b2c3d4e5f60718",
+        subnet_ids="subnet-0a1b2c3d4e5f60718, subnet-1a1b2c3d4e5f60718",
+        security_group_ids="sg-0a1b2c3d4e5f60718",
         logs_bucket_name="example-logs",
         warehouse_secret_arn=secret,
         image="team/importer:2025.6",
@@ -135,8 +135,8 @@ def test_given_network_logs_bucket_warehouse_and_image_are_used_as_they_are(synt
     assert len(given.of_type("AWS::S3::Bucket")) == 1
     for environment in given.of_type("AWS::Batch::ComputeEnvironment"):
         resources = environment.properties["ComputeResources"]
-        assert resources["Subnets"] == ["subnet-1", "subnet-2"]
-        assert resources["SecurityGroupIds"] == ["sg-1"]
+        assert resources["Subnets"] == ["subnet-0a1b2c3d4e5f60718", "subnet-1a1b2c3d4e5f60718"]
+        assert resources["SecurityGroupIds"] == ["sg-0a1b2c3d4e5f60718"]
     container = _container(given)
     assert container["Image"].endswith(f".dkr.ecr.{REGION}.amazonaws.com/team/importer:2025.6")
     assert container["Secrets"][0]["ValueFrom"].startswith(f"{secret}:")

@@ -122,7 +122,12 @@ def test_cfn_lint_finds_nothing(synthesis: Synthesis) -> None:
     templates = [path for env in ENVIRONMENTS for path in synthesis(env).folder.glob("*.template.json")]
     assert len(templates) == 8
     done = subprocess.run(
-        [sys.executable, "-m", "cfnlint", "--config-file", str(ROOT / ".cfnlintrc.yaml"), *map(str, templates)],
+        [
+            str(Path(sys.executable).with_name("cfn-lint")),
+            "--config-file",
+            str(ROOT / ".cfnlintrc.yaml"),
+            *map(str, templates),
+        ],
         capture_output=True,
         text=True,
         timeout=200,
