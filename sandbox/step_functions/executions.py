@@ -81,13 +81,13 @@ class Execution:
         with self._lock:
             if self.status != "RUNNING" or self.attempt is not attempt or attempt.forgotten:
                 return False
+            details = {"output": output, "outputDetails": {"truncated": False}} if status == "SUCCEEDED" else None
+            self.history.add(f"Execution{_EVENT_OF[status]}", details or {"error": error, "cause": cause})
+            self.history.pack()
+            if status == "SUCCEEDED":
+                self.position = None
             self.output, self.error, self.cause = output, error, cause
-            self.stop_date, self.status = clock.now(), status
-        details = {"output": output, "outputDetails": {"truncated": False}} if status == "SUCCEEDED" else None
-        self.history.add(f"Execution{_EVENT_OF[status]}", details or {"error": error, "cause": cause})
-        if status == "SUCCEEDED":
-            self.position = None
-        self.history.pack()
+            self.stop_date, self.status = clock.now(), status  # last: whoever sees it ended finds all of it
         return True
 
     def reopen(self) -> Attempt:
@@ -97,12 +97,12 @@ class Execution:
             self.redrive_count += 1
             self.redrive_date = clock.now()
             self.attempt = Attempt()
-        self.history.add("ExecutionRedriven", {"redriveCount": self.redrive_count})
-        return self.attempt
+            self.history.add("ExecutionRedriven", {"redriveCount": self.redrive_count})
+            return self.attempt
 
     def redrivability(self) -> tuple[str, str | None]:
         """`redriveStatus` and, when it cannot be redriven, the reason in AWS's words."""
-        if self.status not in UNSUCCESSFUL:
+        if self.status not in UNSUCCESSFUL and self.status != "PENDING_REDRIVE":
             return "NOT_REDRIVABLE", f"Execution is {self.status} and cannot be redriven"
         if self.stop_date is not None and clock.now() - self.stop_date > REDRIVABLE_FOR:
             return "NOT_REDRIVABLE", "Execution redrivable period exceeded"
