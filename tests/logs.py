@@ -155,7 +155,7 @@ def entries(
 ) -> list[Entry]:
     """The members of a log; without `head` it is one that is still being written."""
     samples = list(samples)
-    first = start or {"version": 2, "eval": (head or header())["eval"], "plan": (head or header())["plan"]}
+    first = start or {"version": 2, "eval": (head or header())["eval"], "plan": (head or header()).get("plan")}
     found = [Entry(name="_journal/start.json", data=dumps(first), method=method)]
     found += [
         Entry(name=f"samples/{one['id']}_epoch_{one['epoch']}.json", data=dumps(one), method=method) for one in samples
