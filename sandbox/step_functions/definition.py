@@ -131,8 +131,10 @@ def _check_map(state: dict[str, Any], where: str) -> None:
     reader, writer = state.get("ItemReader"), state.get("ResultWriter")
     if reader and reader.get("Resource") != READ_OBJECT:
         raise _invalid("SCHEMA_VALIDATION_FAILED", f"{where}/ItemReader/Resource: the sandbox reads {READ_OBJECT} only")
-    if reader and reader.get("ReaderConfig", {}).get("InputType") != "JSON":
+    if reader and reader.get("ReaderConfig") != {"InputType": "JSON"}:
         raise _invalid("SCHEMA_VALIDATION_FAILED", f"{where}/ItemReader/ReaderConfig: the sandbox reads JSON only")
+    if reader and reader.get("Arguments", {}).keys() != {"Bucket", "Key"}:
+        raise _invalid("SCHEMA_VALIDATION_FAILED", f"{where}/ItemReader/Arguments: the sandbox takes Bucket and Key")
     if writer and (writer.get("Resource") != WRITE_OBJECT or "WriterConfig" in writer):
         raise _invalid("SCHEMA_VALIDATION_FAILED", f"{where}/ResultWriter: the sandbox writes {WRITE_OBJECT} only")
     label = state.get("Label", "")

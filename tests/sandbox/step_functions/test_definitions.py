@@ -14,6 +14,7 @@ from sandbox.step_functions.machines import definition_text
 from .conftest import ACCOUNT, BUCKET, MACHINE, Jobs, Machine, client, definition, keys
 
 DEPLOYED = Path(__file__).parents[3] / "state_machines" / "reimport.asl.json"
+READER: dict[str, Any] = definition()["States"]["Reimport"]["ItemReader"]
 VALUES = {
     "Bucket": BUCKET,
     "LogsBucket": "logs",
@@ -46,6 +47,10 @@ def broken(**change: Any) -> dict[str, Any]:
         (broken(Type="Parallel"), "does not run"),
         (broken(MaxConcurrency="{% 1 + %}"), "not JSONata"),
         (broken(Label="a b"), "Label"),
+        (broken(ItemReader={**READER, "ReaderConfig": {"InputType": "JSON", "MaxItems": 3}}), "ReaderConfig"),
+        (broken(ItemReader={**READER, "Arguments": {"Bucket": "b", "Key": "k", "VersionId": "v"}}), "Arguments"),
+        (broken(ItemReader={**READER, "Resource": "arn:aws:states:::s3:listObjectsV2"}), "s3:getObject"),
+        (broken(ResultWriter={"Resource": "arn:aws:states:::s3:putObject", "WriterConfig": {}}), "ResultWriter"),
         (broken(ItemProcessor={"ProcessorConfig": {"Mode": "INLINE"}, "StartAt": "A", "States": {}}), "DISTRIBUTED"),
         ({**definition(), "States": {"Defaults": {"Type": "Pass"}}}, "Next or End"),
         (
