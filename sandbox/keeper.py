@@ -4,8 +4,8 @@ It stands for the container host (ECS on Fargate): a command runs in a process g
 ends the rest of the group is killed, as a container ends with its PID 1; a command above its memory limit is killed. The sandbox
 holds the other end of the control socket, so when the sandbox is gone, however it went, the socket closes, every group
 is killed and the keeper ends. Commands `python -m MODULE` are forked from here, where the third-party libraries of the
-importer are loaded already: that stands for an image that is pulled and warm. The project's own modules are loaded anew
-by each job. Single-threaded on purpose: forking a process with threads is not safe.
+importer are loaded already: that stands for an image that is pulled and warm. Code of the project that has changed since
+is loaded anew. Single-threaded on purpose: forking a process with threads is not safe.
 """
 
 from __future__ import annotations
@@ -195,6 +195,7 @@ def run_module(module: str, arguments: list[str], environment: dict[str, str]) -
         sys.stdout.reconfigure(write_through=True)  # type: ignore[union-attr]
     sys.path[1:1] = [place for place in environment.get("PYTHONPATH", "").split(os.pathsep) if place]
     time.tzset()
+    forget_changed_code()
     sys.argv = [module, *arguments]
     code: Any = 0
     try:
@@ -242,32 +243,48 @@ def resident_bytes(pid: int) -> int:
     return total
 
 
-def preload(modules: list[str], own_packages: tuple[str, ...]) -> None:
-    """Load what the modules import, then forget the project's own modules, so that every job reads them as they are now."""
-    import pkgutil
+WARM = "longhaul.importer.warm"  # imports what every import needs and is safe to fork with; the importer says what that is
+FRESH = "longhaul.importer"  # its own modules may look at a job's environment when they are imported
+_loaded: dict[str, int] = {}  # files of the project that are loaded here → when they were changed
 
-    for name in modules:
-        with contextlib.suppress(Exception):  # a warm-up only: the job itself will report what cannot be imported
-            package = __import__(name, fromlist=["_"])
-            for found in pkgutil.walk_packages(getattr(package, "__path__", []), f"{name}."):
-                if not found.name.endswith("__main__"):
-                    with contextlib.suppress(Exception):
-                        __import__(found.name)
+
+def preload() -> None:
+    """Load the libraries of the importer, and S3's service model into boto3's default session."""
+    with contextlib.suppress(Exception):  # a warm-up only: the job itself will report what cannot be imported
+        __import__(WARM)
     with contextlib.suppress(Exception):
         import boto3
 
-        boto3.client("s3")  # the default session now holds S3's service model
-    for name in [n for n in sys.modules if n.split(".")[0] in own_packages]:
-        del sys.modules[name]
+        boto3.client("s3")
+    for name, module in list(sys.modules.items()):
+        if name == FRESH or name.startswith(f"{FRESH}."):
+            del sys.modules[name]
+        elif name.split(".")[0] == FRESH.split(".")[0] and module.__file__:
+            _loaded[module.__file__] = changed(module.__file__)
     gc.collect()
     gc.freeze()
+
+
+def changed(file: str) -> int:
+    """When a file was changed, in nanoseconds; 0 when it is gone."""
+    try:
+        return os.stat(file).st_mtime_ns
+    except OSError:
+        return 0
+
+
+def forget_changed_code() -> None:
+    """In a job: load the project's modules anew if one of them is not what it was when the keeper loaded it."""
+    if any(changed(file) != moment for file, moment in _loaded.items()):
+        for name in [name for name in sys.modules if name.split(".")[0] == FRESH.split(".")[0]]:
+            del sys.modules[name]
 
 
 def main() -> None:
     """`python -m sandbox.keeper FD`: serve the sandbox at the other end of that socket."""
     control = socket.socket(fileno=int(sys.argv[1]))
     control.set_inheritable(False)
-    preload(["longhaul.importer"], ("longhaul",))
+    preload()
     gc.disable()
     keeper = Keeper(control)
     try:

@@ -123,7 +123,11 @@ def test_when_the_sandbox_is_killed_keeper_jobs_and_their_children_end(tmp_path:
     )
     pids = tmp_path / "pids"
     owner = subprocess.Popen(
-        [sys.executable, "-c", code, str(pids)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, cwd=surroundings.ROOT
+        [sys.executable, "-c", code, str(pids)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=surroundings.ROOT,
     )
     assert owner.stdout is not None
     started = [int(owner.stdout.readline())]
@@ -169,11 +173,26 @@ def test_forks_do_not_share_random_numbers(keeper: processes.Keeper) -> None:
     assert first[1] != second[1]
 
 
-def test_changed_code_of_the_project_is_seen_by_the_next_job(keeper: processes.Keeper) -> None:
-    """The keeper holds third-party libraries only; the project's own modules are loaded anew by each job."""
-    code = "import sys; print([m for m in sys.modules if m.split('.')[0] == 'longhaul'], 'boto3' in sys.modules)"
+def test_libraries_are_warm_and_the_importers_own_modules_are_not(keeper: processes.Keeper) -> None:
+    code = "import sys; print('boto3' in sys.modules, [m for m in sys.modules if m.startswith('longhaul.importer')])"
     _, text = warm(keeper, "timeit", "-n1", "-r1", code)
-    assert text.startswith("[] True")
+    assert text.startswith("True []")
+
+
+def test_code_of_the_project_that_changed_is_loaded_anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Else a job would run what the importer was when the sandbox started."""
+    from sandbox import keeper as program
+
+    source = tmp_path / "source.py"
+    source.write_text("")
+    loaded = {"longhaul": object(), "longhaul.evallog": object(), "boto3": object()}
+    monkeypatch.setattr(program.sys, "modules", modules := dict(loaded))
+    monkeypatch.setattr(program, "_loaded", {str(source): source.stat().st_mtime_ns})
+    program.forget_changed_code()
+    assert modules == loaded
+    os.utime(source, ns=(1, 1))
+    program.forget_changed_code()
+    assert list(modules) == ["boto3"]
 
 
 def test_a_fork_is_fast(keeper: processes.Keeper) -> None:
