@@ -14,6 +14,7 @@ from typing import Any
 
 from moto.batch import models, responses
 from moto.batch.exceptions import ClientException
+from moto.core.base_backend import BackendDict
 
 from sandbox import batch_rules, processes, surroundings
 from sandbox.batch_jobs import LocalJob
@@ -44,7 +45,7 @@ def install() -> None:
     models.BatchBackend.describe_jobs = _describe_jobs
     models.BatchBackend.cancel_job = lambda self, job_id, reason: _terminate(self, job_id, reason, cancel=True)
     models.BatchBackend.terminate_job = lambda self, job_id, reason: _terminate(self, job_id, reason, cancel=False)
-    models.BatchBackend.reset = _reset(models.BatchBackend.reset)
+    BackendDict.reset = classmethod(_after_the_jobs(BackendDict.reset.__func__))
     responses.BatchResponse.submitjob = _submit_job
     responses.BatchResponse.listjobs = _list_jobs(responses.BatchResponse.listjobs)
 
@@ -178,13 +179,19 @@ def _register_job_definition(
     return new
 
 
-def _reset(original: Any) -> Any:
-    def reset(self: Any) -> None:
-        for one in list(self._jobs.values()):
+def _after_the_jobs(original: Any) -> Any:
+    def reset(cls: Any) -> None:
+        """End the jobs before moto takes the lock that every look-up of a backend needs, an ending job's too."""
+        ending = [one for account in list(models.batch_backends.values()) for one in _jobs(account)]
+        for one in ending:
             one.terminate("sandbox reset")
         processes.current().kill_all()
-        for one in list(self._jobs.values()):
+        for one in ending:
             one.ended.wait(5)
-        original(self)
+        original(cls)
 
     return reset
+
+
+def _jobs(account: Any) -> list[LocalJob]:
+    return [one for backend in list(account.values()) for one in list(backend._jobs.values())]
