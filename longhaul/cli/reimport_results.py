@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import click
 
@@ -16,12 +15,21 @@ from longhaul.reimport.children import read_children
 from longhaul.reimport.errors import RefusedError, ReimportError
 from longhaul.reimport.extraction import Extractor
 from longhaul.reimport.failures import FailureClass
-from longhaul.reimport.jobs import Job, alive, describe, read_log
+from longhaul.reimport.jobs import describe, named, read_log
 from longhaul.reimport.report import as_failure
 from longhaul.reimport.results import Outcome, Results, results
 from longhaul.reimport.runs import RUNNING, Run, Runs, require_map_runs
 
 _RUNS_SEARCHED = 10
+_NEXT_STEPS = {
+    FailureClass.DAMAGED_LOG: "repair or replace the log, then redrive or retry",
+    FailureClass.LOG_NOT_FOUND: "put the log back, then redrive or retry",
+    FailureClass.REFUSED: "`longhaul reimport logs KEY` says why; the same input fails again",
+    FailureClass.WAREHOUSE_UNAVAILABLE: "when the warehouse is well, redrive, or retry with a lower cap",
+    FailureClass.LOG_CHANGED: "when the log is complete, redrive or retry",
+    FailureClass.OUT_OF_MEMORY: "`longhaul reimport retry ... --full-tier` gives every job the full size",
+    FailureClass.INVALID_ITEM: "the list is wrong there; nothing imports such an item",
+}
 
 
 @click.command(short_help="Show which items failed and why.")
@@ -56,6 +64,10 @@ def failures(environment: Environment, run_name: str, only: str | None, limit: i
                 put_table(headings, itertools.chain([first], rows), right=("EXIT", "ATTEMPTS"))
                 if rest := sum(1 for _ in chosen):
                     say(f"{counted(rest, 'more failure')}; --limit, --json or --tsv shows them.")
+        if not tsv and not as_json:
+            for name, number in found.classes():
+                step = _NEXT_STEPS.get(FailureClass(name), "redrive or retry")
+                say(f"{number:,} {name}: {step}")
         for problem in found.problems:
             warn(problem)
         if pending := found.counts()[Outcome.PENDING]:
@@ -92,7 +104,7 @@ def report(environment: Environment, run_name: str, wait: int, as_json: bool) ->
 def logs(environment: Environment, key: str, run_name: str | None, as_json: bool) -> None:
     """Show what the importer logged about KEY, every attempt."""
     runs = runs_of(environment)
-    run, streams = _find_streams(environment, runs, key, run_name)
+    source, streams = _find_streams(environment, runs, key, run_name)
     group, client = environment.output("ImporterLogGroupName"), environment.client("logs")
     lines = [line for stream in streams for line in read_log(client, group, stream)]
     if as_json:
@@ -102,7 +114,7 @@ def logs(environment: Environment, key: str, run_name: str | None, as_json: bool
     for line in lines:
         if line.stream != stream:
             stream = line.stream
-            say(f"--- {run.name}: {group} {stream}")
+            say(f"--- {source}: {group} {stream}")
         put(f"{line.at.astimezone():%H:%M:%S.%f} {line.text}")
     if not lines:
         say(f"{', '.join(streams)} in {group} holds no lines.")
@@ -135,37 +147,36 @@ def _results_of(environment: Environment, runs: Runs, run: Run) -> Iterator[Resu
         yield found
 
 
-def _find_streams(environment: Environment, runs: Runs, key: str, run_name: str | None) -> tuple[Run, list[str]]:
-    """Return the run that imported the key last and its log streams, from results or from jobs in flight."""
+def _find_streams(environment: Environment, runs: Runs, key: str, run_name: str | None) -> tuple[str, list[str]]:
+    """Return what imported the key last, in words, and its log streams.
+
+    Looks into the results of runs that have ended and the jobs of those that have not, the newest run first, then
+    into the jobs of uploads.
+    """
     searched = [runs.resolve(run_name)] if run_name else list(itertools.islice(runs.recent(), _RUNS_SEARCHED))
-    in_flight: list[Job] | None = None
+    extractor, batch = _extractor(environment, runs), environment.client("batch")
+    on_demand, spot = (environment.output(f"Importer{kind}QueueArn") for kind in ("OnDemand", "Spot"))
     for run in searched:
-        map_runs = runs.map_runs(run.arn)
-        if any(m.status == RUNNING for m in map_runs):
-            if in_flight is None:
-                in_flight = list(alive(environment.client("batch"), environment.output("ImporterOnDemandQueueArn")))
-            jobs = [job for job in in_flight if job.key == key and job.execution_arn == run.arn]
-            if jobs:
-                return run, [stream for job in jobs for stream in job.log_streams]
-            continue
-        extractor = _extractor(environment, runs)
         with results() as found:
-            for map_run in map_runs:
+            map_runs = runs.map_runs(run.arn)
+            running = any(m.status == RUNNING for m in map_runs)
+            for map_run in map_runs if not running else ():
                 extractor.load(map_run, found)
-            if items := found.find(key):
-                return run, _streams(environment, run, items)
-    where = run_name or f"the newest {counted(len(searched), 'run')}"
-    raise ReimportError(f"no finished or running item of {where} has the key {key}")
-
-
-def _streams(environment: Environment, run: Run, items: list[Any]) -> list[str]:
-    jobs = {job.id: job for job in describe(environment.client("batch"), [i.job_id for i in items if i.job_id])}
-    streams: dict[str, None] = {}
-    for item in items:
-        job = jobs.get(item.job_id or "")
-        known = job.log_streams if job else (item.log_stream,)
-        streams.update(dict.fromkeys(stream for stream in known if stream))
-    if not streams:
-        reason = items[-1].reason or f"it is {items[-1].outcome.value}"
-        raise ReimportError(f"the item of {run.name} has no log: {reason}")
-    return list(streams)
+            items = found.find(key)
+        if not items and not running:
+            continue
+        jobs = list(describe(batch, (item.job_id for item in items if item.job_id)))
+        if not jobs:  # in flight, stopped, or forgotten by Batch
+            jobs = [j for j in named(batch, on_demand, runs.job_name) if (j.key, j.execution_arn) == (key, run.arn)]
+        streams = [stream for job in jobs for stream in job.log_streams]
+        streams = streams or [item.log_stream for item in items if item.log_stream]
+        if streams:
+            return f"run {run.name}", list(dict.fromkeys(streams))
+        if items:
+            raise ReimportError(f"the item of {run.name} has no log: {items[-1].reason or items[-1].outcome.value}")
+    if run_name is None:
+        uploads = named(batch, spot, environment.output("ImporterJobDefinitionName"))
+        if job := next((j for j in uploads if j.key == key), None):
+            return "its upload", list(job.log_streams)
+    where = run_name or f"the newest {counted(len(searched), 'run')}, nor a recent upload,"
+    raise ReimportError(f"no item of {where} has the key {key}")

@@ -263,6 +263,8 @@ def _plan_lines(plan: Plan, environment: Environment) -> Iterator[str]:
         yield f"  tolerance   {tolerated:g} %: the first failure aborts the run"
     else:
         yield f"  tolerance   {tolerated:g} %: {counted(fatal, 'failure')} abort the run"
+    if fatal is not None and summary.missing + plan.invalid_items >= fatal:
+        yield "              which the missing logs reach by themselves: tolerate more, or leave them out"
     if summary.missing:
         yield f"  missing     {counted(summary.missing, 'log')} not in the bucket; they stay in the list and fail:"
         yield from _examples(summary.missing_keys, summary.missing)

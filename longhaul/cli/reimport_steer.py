@@ -84,7 +84,7 @@ def status(environment: Environment, run_name: str, as_json: bool) -> None:
             put(f"             {counted(m.not_redrivable, 'failure')} too old to be redriven; `retry` takes them")
     put(f"  arn        {run.arn}")
     put(f"  console    {console_url(run.arn)}")
-    if run.status not in (RUNNING, "SUCCEEDED") or any(m.failed or m.timed_out for m in map_runs):
+    if run.status != RUNNING and any(m.succeeded < m.total for m in map_runs):
         say(f"`longhaul reimport failures {run.name}` says what failed.")
 
 

@@ -104,7 +104,7 @@ def line(sight: Sight) -> str:
     """Return a sight as one line."""
     m = sight.map_run
     if m is None:
-        return f"{sight.run.status}, reading the list"
+        return "reading the list" if sight.run.status == RUNNING else f"{sight.run.status}, no item ran"
     parts = [counts_line(m), f"cap {m.max_concurrency}"]
     if sight.run.status == RUNNING:
         if sight.per_minute is not None:
@@ -137,7 +137,7 @@ def _draw(console: Console, sights: Iterator[Sight]) -> Sight:
         BarColumn(),
         TextColumn("{task.description}", markup=False),
     )
-    with Progress(*columns, console=console, transient=True) as progress:
+    with Progress(*columns, console=console, transient=True, refresh_per_second=2) as progress:
         task = progress.add_task("", total=None, name="")
         for last in sights:
             m = last.map_run

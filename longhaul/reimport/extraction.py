@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from mypy_boto3_stepfunctions import SFNClient
 
 POLL_SECONDS = 2.0  # the quota of the map-run calls refills once a second for the whole account
+MANIFEST_GRACE = timedelta(minutes=5)  # after the Map Run's end; a manifest not there by then is not coming
 SWEEP_DAYS = timedelta(days=15)  # a day more than AWS redrives for
 
 
@@ -38,6 +39,7 @@ class Extractor:
     tiers: Tiers
     sleep: Callable[[float], None] = time.sleep
     monotonic: Callable[[], float] = time.monotonic
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     @classmethod
     def of(cls, s3: S3Client, sfn: SFNClient, state_machine_arn: str, bucket: str, tiers: Tiers) -> Extractor:
@@ -66,12 +68,14 @@ class Extractor:
         if self._is_current(map_run):
             found.read(self.s3, self.bucket, map_run.id)
             return found.manifest_etag is not None
+        if not map_run.total:
+            return True
         found.problems.append(f"the results of {map_run.id} are not written yet, or never will be")
         return False
 
-    def sweep(self, now: datetime | None = None) -> list[str]:
+    def sweep(self) -> list[str]:
         """Write the reports that are missing or out of date and return the ARNs of their runs."""
-        oldest = (now or datetime.now(UTC)) - SWEEP_DAYS
+        oldest = self.now() - SWEEP_DAYS
         done = []
         for run in self.runs.recent():
             ended = run.stopped
@@ -84,7 +88,7 @@ class Extractor:
         return done
 
     def _wait(self, map_run: MapRun, deadline: float) -> MapRun:
-        while map_run.status == RUNNING or not self._is_current(map_run):
+        while map_run.status == RUNNING or (self._is_awaited(map_run) and not self._is_current(map_run)):
             if self.monotonic() + POLL_SECONDS > deadline:
                 break
             self.sleep(POLL_SECONDS)
@@ -92,6 +96,10 @@ class Extractor:
         if map_run.status == RUNNING:
             raise RefusedError(f"the Map Run {map_run.id} is still running; its results are written when it has ended")
         return map_run
+
+    def _is_awaited(self, map_run: MapRun) -> bool:
+        """Say whether an ended Map Run's manifest may still come: what an empty list writes is not documented."""
+        return map_run.total > 0 and (map_run.stopped is None or self.now() - map_run.stopped < MANIFEST_GRACE)
 
     def _is_current(self, map_run: MapRun) -> bool:
         """Say whether the manifest was written since the Map Run was last driven; S3 keeps whole seconds."""

@@ -47,6 +47,16 @@ EXIT_CLASSES = {
     137: FailureClass.TERMINATED,
     143: FailureClass.TERMINATED,
 }
+_EXIT_MEANINGS = {
+    10: "the log is damaged or not importable",
+    11: "the log was not found or may not be read",
+    12: "the importer refused the log or its arguments",
+    20: "the warehouse was busy or unreachable",
+    21: "the log changed while it was read",
+    137: "the job was killed",
+    143: "the job was terminated",
+}
+_EXITED = "Essential container in task exited"  # Batch's status reason of every job that just exited
 INVALID_ITEM_ERROR = "InvalidItem"  # the Fail state of the state machine (R10)
 _JOB_FIELDS = {"JobId", "StatusReason", "Attempts", "Container"}
 _TERMINAL = {"ABORTED": FailureClass.ABORTED, "TIMED_OUT": FailureClass.TIMED_OUT}
@@ -78,7 +88,7 @@ def classify(status: str | None, error: str | None, cause: str | None) -> Failur
     facts = read_cause(cause)
     return Failure(
         failure_class=_class_of(status, error, facts),
-        reason=_reason(error, cause, facts),
+        reason=_reason(status, error, cause, facts),
         facts=facts or JobFacts(),
     )
 
@@ -159,13 +169,16 @@ def _class_of(status: str | None, error: str | None, facts: JobFacts | None) -> 
     return EXIT_CLASSES.get(facts.exit_code, FailureClass.UNKNOWN)
 
 
-def _reason(error: str | None, cause: str | None, facts: JobFacts | None) -> str:
+def _reason(status: str | None, error: str | None, cause: str | None, facts: JobFacts | None) -> str:
+    unsaid = "stopped before it ended" if status == "ABORTED" else error or "no reason given"
     if facts is None:
-        said = cause or error or "no reason given"
+        said = cause or unsaid
+    elif facts.exit_code is None:
+        said = "; ".join(part for part in (facts.container_reason, facts.status_reason) if part) or unsaid
     else:
-        exit_text = None if facts.exit_code is None else f"exit {facts.exit_code}"
-        parts = (facts.container_reason, facts.status_reason, exit_text)
-        said = "; ".join(part for part in parts if part) or error or "no reason given"
+        status_reason = None if facts.status_reason == _EXITED else facts.status_reason
+        meaning = _EXIT_MEANINGS.get(facts.exit_code, f"exit {facts.exit_code}")
+        said = "; ".join(part for part in (facts.container_reason, status_reason, meaning) if part)
     return " ".join(said.split())[:REASON_MAX_CHARACTERS]
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 EXECUTION_TAG = "longhaul:execution"
 _ALIVE: tuple[JobStatusType, ...] = ("SUBMITTED", "PENDING", "RUNNABLE", "STARTING", "RUNNING")
 _DESCRIBED_AT_ONCE = 100
+SEARCHED_JOBS = 5_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +63,14 @@ def alive(batch: BatchClient, queue: str) -> Iterator[Job]:
 def alive_of(batch: BatchClient, queue: str, execution_arn: str) -> list[Job]:
     """Return the jobs of a run that have not ended, found by their tag (R12)."""
     return [job for job in alive(batch, queue) if job.execution_arn == execution_arn]
+
+
+def named(batch: BatchClient, queue: str, name: str, limit: int = SEARCHED_JOBS) -> Iterator[Job]:
+    """Yield the newest jobs of that name, ended or not, that Batch still knows; Batch lists the newest first."""
+    pages = batch.get_paginator("list_jobs").paginate(
+        jobQueue=queue, filters=[{"name": "JOB_NAME", "values": [name]}], PaginationConfig={"MaxItems": limit}
+    )
+    return describe(batch, (found["jobId"] for page in pages for found in page["jobSummaryList"]))
 
 
 def describe(batch: BatchClient, ids: Iterable[str]) -> Iterator[Job]:

@@ -216,10 +216,17 @@ def upload_list(
                 continue
             if status != 412:
                 raise
-            if s3.head_object(Bucket=bucket, Key=key)["Metadata"].get("longhaul-upload") != token:
+            if not _is_ours(s3, bucket, key, token):
                 raise NameTakenError(
                     f"the list {key} exists already and is never overwritten; take another --name,"
                     f" or start that very list with --list-key {key}"
                 ) from error
         return key
     raise ReimportError(f"S3 kept answering 409 (conflicting write) for {key}; try again")
+
+
+def _is_ours(s3: S3Client, bucket: str, key: str, token: str) -> bool:
+    try:
+        return s3.head_object(Bucket=bucket, Key=key)["Metadata"].get("longhaul-upload") == token
+    except ClientError:  # the list is there, S3 has just said so, but it cannot be looked at: not known to be ours
+        return False

@@ -73,9 +73,6 @@ def summarize(run: Run, map_run: MapRun, results: Results, tiers: Tiers) -> dict
     """Return the figures of a Map Run; durations in seconds, sizes in bytes, cost in US dollars."""
     counts = {outcome.value: number for outcome, number in results.counts().items()}
     counted = sum(counts.values())
-    classes = results.query(
-        "SELECT class, count(*) FROM item WHERE class IS NOT NULL GROUP BY class ORDER BY 2 DESC, 1"
-    )
     times = [row[0] for row in results.query("SELECT seconds FROM item WHERE seconds IS NOT NULL ORDER BY seconds")]
     by_tier: dict[Tier, dict[str, Any]] = {
         tier: {"items": 0, "succeeded": 0, "seconds": 0.0, "dollars": 0.0} for tier in Tier
@@ -106,7 +103,7 @@ def summarize(run: Run, map_run: MapRun, results: Results, tiers: Tiers) -> dict
         "items": map_run.total,
         "not_in_results": max(0, map_run.total - counted),
         "counts": counts,
-        "failure_classes": dict(classes),
+        "failure_classes": dict(results.classes()),
         "tiers": {
             tier.value: {k: round(v, 4) if isinstance(v, float) else v for k, v in figures.items()}
             for tier, figures in by_tier.items()
@@ -157,8 +154,7 @@ def as_markdown(summary: dict[str, Any], results: Results) -> str:
         f"Started {summary['started']}, ended {summary['stopped'] or 'not yet'}; {summary['redrives']} redrives.",
         f"Estimated cost ${cost['dollars']:.2f} ({cost['prices']}; {cost['note']}).",
         "",
-        "| outcome | items |",
-        "|---|---:|",
+        *(("| outcome | items |", "|---|---:|") if any(counts.values()) else ()),
         *(f"| {outcome} | {number:,} |" for outcome, number in counts.items() if number),
         "",
     ]

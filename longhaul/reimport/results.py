@@ -121,6 +121,11 @@ class Results:
         )
         return (key for (key,) in rows)
 
+    def classes(self) -> list[tuple[str, int]]:
+        """Return the failure classes and their numbers of items, the most frequent first."""
+        found = self.query("SELECT class, count(*) FROM item WHERE class NOT NULL GROUP BY class ORDER BY 2 DESC, 1")
+        return [(name, number) for name, number in found]
+
     def find(self, key: str) -> list[Item]:
         """Return the items of one key."""
         return list(self._select("key = ?", key))

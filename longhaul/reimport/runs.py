@@ -25,6 +25,7 @@ DEFAULT_TOLERATED_FAILURE_PERCENTAGE = 0.5
 MAX_CONCURRENCY = 32
 REDRIVABLE_FOR = timedelta(days=14)
 RUNNING = "RUNNING"
+INVALID_INPUT_ERROR = "InvalidInput"  # the Fail state of the state machine (R10)
 _EXAMPLES = 5
 
 
@@ -291,6 +292,10 @@ def check_redrivable(run: Run, map_runs: list[MapRun], now: datetime) -> None:
         raise RefusedError(
             f"{run.name} ended {(now - run.stopped).days} days ago and AWS redrives for {REDRIVABLE_FOR.days};"
             f" `longhaul reimport retry {run.name} --name NEW` starts a new run of what is left"
+        )
+    if not map_runs and run.error == INVALID_INPUT_ERROR:
+        raise RefusedError(
+            f"a redrive of {run.name} would take its input again, which was refused ({run.cause}); start anew"
         )
     ending = [m for m in map_runs if m.status == RUNNING]
     if ending:

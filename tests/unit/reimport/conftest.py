@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import boto3
@@ -26,12 +27,32 @@ def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
+@functools.cache
+def _client(service: str) -> Any:
+    """Return one client for all tests, made inside the first mock: making one costs more than a test."""
+    return boto3.client(service)
+
+
 @pytest.fixture
 def s3(aws: None) -> Any:
-    client = boto3.client("s3")
+    client = _client("s3")
     client.create_bucket(Bucket=LOGS)
     client.create_bucket(Bucket=BUCKET)
     return client
+
+
+@pytest.fixture
+def hook(s3: Any) -> Iterator[Callable[[str, Callable[..., Any]], None]]:
+    """Register a handler of the S3 client's events for one test."""
+    registered: list[tuple[str, Callable[..., Any]]] = []
+
+    def register(event: str, handler: Callable[..., Any]) -> None:
+        s3.meta.events.register(event, handler)
+        registered.append((event, handler))
+
+    yield register
+    for event, handler in registered:
+        s3.meta.events.unregister(event, handler)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from longhaul.reimport.errors import RefusedError
 from longhaul.reimport.extraction import Extractor
 from longhaul.reimport.runs import Runs
 from longhaul.reimport.sizing import JobSize, Tiers
-from tests.unit.reimport.fake_step_functions import MACHINE, FakeStepFunctions
+from tests.unit.reimport.fake_step_functions import MACHINE, START, FakeStepFunctions
 from tests.unit.reimport.result_files import BUCKET, entry, put_results
 
 TIERS = Tiers(small_max_bytes=1000, small=JobSize(vcpu="0.5", memory_mib=1024), full=JobSize(vcpu="2", memory_mib=4096))
@@ -23,7 +23,9 @@ class Clock:
     """Time that passes by sleeping; `at` runs things when their moment comes."""
 
     def __init__(self) -> None:
-        self.now, self.at = 0.0, {}  # type: tuple[float, dict[float, Any]]
+        self.now = 0.0
+        self.today = START
+        self.at: dict[float, Any] = {}
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds
@@ -39,7 +41,15 @@ def clock() -> Clock:
 @pytest.fixture
 def extractor(s3: Any, sfn: FakeStepFunctions, clock: Clock) -> Extractor:
     runs = Runs(sfn, MACHINE)  # type: ignore[arg-type]
-    return Extractor(s3=s3, runs=runs, bucket=BUCKET, tiers=TIERS, sleep=clock.sleep, monotonic=lambda: clock.now)
+    return Extractor(
+        s3=s3,
+        runs=runs,
+        bucket=BUCKET,
+        tiers=TIERS,
+        sleep=clock.sleep,
+        monotonic=lambda: clock.now,
+        now=lambda: clock.today,
+    )
 
 
 def files(s3: Any, id_: str = "m") -> dict[str, bytes]:
@@ -90,7 +100,7 @@ def test_the_four_files(s3: Any, sfn: FakeStepFunctions, extractor: Extractor) -
         "outcome": "failed",
         "class": "log_not_found",
         "exit_code": 11,
-        "reason": "Essential container in task exited; exit 11",
+        "reason": "the log was not found or may not be read",
         "status_reason": "Essential container in task exited",
         "log_stream": "importer/default/0123",
         "job_id": "job-1",
@@ -153,23 +163,38 @@ def test_every_map_run_has_a_report(s3: Any, sfn: FakeStepFunctions, extractor: 
     assert [r.prefix for r in extractor.extract(arn, 0)] == ["results/m/report/", "results/n/report/"]
 
 
-def test_the_sweep_writes_what_is_missing_or_out_of_date(s3: Any, sfn: FakeStepFunctions, extractor: Extractor) -> None:
+def test_the_sweep_writes_what_is_missing_or_out_of_date(
+    s3: Any, sfn: FakeStepFunctions, extractor: Extractor, clock: Clock
+) -> None:
     """R18: lost events are made up for; reports that are up to date are left alone."""
     arn = run_with_failures(s3, sfn)
     sfn.add_map_run(sfn.add("running", "RUNNING"), "r", "RUNNING")
     sfn.add_map_run(sfn.add("without-results", "FAILED"), "w", "FAILED")
     sfn.add("rejected", "FAILED")
-    now = sfn.executions[arn]["stopDate"] + timedelta(days=1)
-    assert extractor.sweep(now) == [arn]
-    assert extractor.sweep(now) == []
+    clock.today = sfn.executions[arn]["stopDate"] + timedelta(days=1)
+    assert extractor.sweep() == [arn]
+    assert extractor.sweep() == []
     put_results(s3, "m", {"SUCCEEDED_0": [entry(i) for i in range(4)]})
-    assert extractor.sweep(now) == [arn]
+    assert extractor.sweep() == [arn]
     assert json.loads(files(s3)["summary.json"])["counts"]["succeeded"] == 4
 
 
-def test_the_sweep_leaves_old_runs_alone(s3: Any, sfn: FakeStepFunctions, extractor: Extractor) -> None:
+def test_the_sweep_leaves_old_runs_alone(s3: Any, sfn: FakeStepFunctions, extractor: Extractor, clock: Clock) -> None:
     arn = run_with_failures(s3, sfn)
-    assert extractor.sweep(sfn.executions[arn]["stopDate"] + timedelta(days=16)) == []
+    clock.today = sfn.executions[arn]["stopDate"] + timedelta(days=16)
+    assert extractor.sweep() == []
+
+
+def test_a_manifest_that_is_not_coming_is_not_waited_for(
+    sfn: FakeStepFunctions, extractor: Extractor, clock: Clock
+) -> None:
+    empty, old = sfn.add("empty"), sfn.add("old")
+    sfn.add_map_run(empty, "e")
+    sfn.add_map_run(old, "o", counts={"failed": 1})
+    clock.today = sfn.executions[old]["stopDate"] + timedelta(hours=1)
+    assert extractor.extract(empty, wait_seconds=60)[0].summary["complete"]
+    assert not extractor.extract(old, wait_seconds=60)[0].summary["complete"]
+    assert clock.now == 0
 
 
 def test_keys_cannot_break_the_markdown(s3: Any, sfn: FakeStepFunctions, extractor: Extractor) -> None:

@@ -83,7 +83,7 @@ def test_a_cut_cause_says_what_stands_before_the_cut() -> None:
     assert failure.failure_class is FailureClass.WAREHOUSE_UNAVAILABLE
     assert (failure.facts.exit_code, failure.facts.attempts) == (20, 3)
     assert failure.facts.log_stream == "importer/default/0123"
-    assert failure.reason == "busy; Essential container in task exited; exit 20"
+    assert failure.reason == "busy; the warehouse was busy or unreachable"
 
 
 @pytest.mark.parametrize("length", range(0, 400, 7))
@@ -106,7 +106,10 @@ def test_a_name_inside_a_value_does_not_count() -> None:
         ("States.TaskFailed", "", "States.TaskFailed"),
         ("States.TaskFailed", None, "States.TaskFailed"),
         (None, None, "no reason given"),
-        ("States.TaskFailed", cause(11), "Essential container in task exited; exit 11"),
+        ("States.TaskFailed", cause(11), "the log was not found or may not be read"),
+        ("States.TaskFailed", cause(3), "exit 3"),
+        ("States.TaskFailed", cause(143, status_reason=SPOT), f"{SPOT}; the job was terminated"),
+        ("States.TaskFailed", cause(None, reason="CannotPull", status_reason="Task failed"), "CannotPull; Task failed"),
         ("E", "{" * 3000, "{" * 500),
         ("E", '{"a":' * 100_000, ('{"a":' * 100)[:500]),
     ],
@@ -114,6 +117,10 @@ def test_a_name_inside_a_value_does_not_count() -> None:
 def test_best_available_reason(error: str | None, text: str | None, reason: str) -> None:
     """case-R14: full JSON, cut JSON, plain text, empty: each has a reason."""
     assert classify("FAILED", error, text).reason == reason
+
+
+def test_reason_of_a_stopped_item() -> None:
+    assert classify("ABORTED", None, None).reason == "stopped before it ended"
 
 
 def test_the_last_attempt_decides() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import boto3
 from botocore.stub import Stubber
 
-from longhaul.reimport.jobs import Job, alive_of, describe, read_log
+from longhaul.reimport.jobs import Job, alive_of, describe, named, read_log
 
 RUN = "arn:aws:states:us-east-1:123456789012:execution:dev-hawk-eval-log-reimport:one"
 STATES = ("SUBMITTED", "PENDING", "RUNNABLE", "STARTING", "RUNNING")
@@ -39,6 +39,18 @@ def test_alive_jobs_of_a_run(aws: None) -> None:
         described = [job("a"), job("b", "STARTING"), job("c", "SUCCEEDED"), job("d", run="another")]
         stub.add_response("describe_jobs", {"jobs": described}, {"jobs": ["a", "b", "c", "d"]})
         assert [(j.id, j.key) for j in alive_of(client, "q", RUN)] == [("a", "evals/a.eval"), ("b", "evals/b.eval")]
+
+
+def test_jobs_by_name_in_any_state(aws: None) -> None:
+    client = boto3.client("batch")
+    with Stubber(client) as stub:
+        filters = [{"name": "JOB_NAME", "values": ["n"]}]
+        first = {"jobSummaryList": [{"jobId": "a", "jobName": "n"}], "nextToken": "t"}
+        stub.add_response("list_jobs", first, {"jobQueue": "q", "filters": filters})
+        second = {"jobSummaryList": [{"jobId": "b", "jobName": "n"}]}
+        stub.add_response("list_jobs", second, {"jobQueue": "q", "filters": filters, "nextToken": "t"})
+        stub.add_response("describe_jobs", {"jobs": [job("a"), job("b", "FAILED")]}, {"jobs": ["a", "b"]})
+        assert [j.id for j in named(client, "q", "n")] == ["a", "b"]
 
 
 def test_jobs_are_described_a_hundred_at_a_time(aws: None) -> None:

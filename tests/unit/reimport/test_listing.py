@@ -43,9 +43,9 @@ def test_list_round_trip_with_sizes_duplicates_and_missing(s3: Any) -> None:
     assert (summary.duplicates, summary.duplicate_keys) == (1, ("evals/a/é #?\\.eval",))
 
 
-def test_a_size_that_cannot_be_read_stops_everything(s3: Any) -> None:
+def test_a_size_that_cannot_be_read_stops_everything(s3: Any, hook: Any) -> None:
     """R19: 403 is not "missing"; the message says that a missing s3:ListBucket looks the same."""
-    s3.meta.events.register("before-send.s3.HeadObject", lambda request, **_: answer(403, "AccessDenied"))
+    hook("before-send.s3.HeadObject", lambda request, **_: answer(403, "AccessDenied"))
     with draft(10) as items:
         items.add([("evals/a.eval", None)])
         with pytest.raises(SizeUnreadableError, match=r"403.*s3:ListBucket.*nothing was uploaded"):
@@ -66,22 +66,22 @@ def test_a_taken_name_is_refused_and_not_overwritten(s3: Any) -> None:
     assert s3.get_object(Bucket=BUCKET, Key="lists/one.json")["Body"].read() == b"[1]"
 
 
-def test_409_is_retried_with_the_whole_body(s3: Any) -> None:
+def test_409_is_retried_with_the_whole_body(s3: Any, hook: Any) -> None:
     answers = [answer(409, "ConditionalRequestConflict")] * 2
-    s3.meta.events.register("before-send.s3.PutObject", lambda request, **_: answers.pop() if answers else None)
+    hook("before-send.s3.PutObject", lambda request, **_: answers.pop() if answers else None)
     waits: list[float] = []
     upload_list(s3, BUCKET, "one", io.BytesIO(b"[1]"), sleep=waits.append)
     assert len(waits) == 2
     assert s3.get_object(Bucket=BUCKET, Key="lists/one.json")["Body"].read() == b"[1]"
 
 
-def test_endless_409_is_an_error(s3: Any) -> None:
-    s3.meta.events.register("before-send.s3.PutObject", lambda request, **_: answer(409, "ConditionalRequestConflict"))
+def test_endless_409_is_an_error(s3: Any, hook: Any) -> None:
+    hook("before-send.s3.PutObject", lambda request, **_: answer(409, "ConditionalRequestConflict"))
     with pytest.raises(ReimportError, match="409"):
         upload_list(s3, BUCKET, "one", io.BytesIO(b"[1]"), sleep=lambda seconds: None)
 
 
-def test_our_own_object_after_a_lost_answer_is_no_taken_name(s3: Any) -> None:
+def test_our_own_object_after_a_lost_answer_is_no_taken_name(s3: Any, hook: Any) -> None:
     """botocore sends again after a lost answer and S3 says 412 for the object we wrote ourselves."""
     other = boto3.client("s3")
 
@@ -90,7 +90,7 @@ def test_our_own_object_after_a_lost_answer_is_no_taken_name(s3: Any) -> None:
         other.put_object(Bucket=BUCKET, Key="lists/one.json", Body=b"[1]", Metadata={"longhaul-upload": token})
         return answer(412, "PreconditionFailed")
 
-    s3.meta.events.register("before-send.s3.PutObject", lose)
+    hook("before-send.s3.PutObject", lose)
     assert upload_list(s3, BUCKET, "one", io.BytesIO(b"[1]")) == "lists/one.json"
 
 

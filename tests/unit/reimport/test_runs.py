@@ -53,7 +53,7 @@ def test_a_prefix_is_looked_for_on_all_pages(runs: Runs, sfn: FakeStepFunctions)
         sfn.add(f"run-{number:03}")
     sfn.add("other")
     assert runs.resolve("run-000").name == "run-000"
-    with pytest.raises(RunNotFoundError, match="250 runs begin with run-: .* and 245 more"):
+    with pytest.raises(RunNotFoundError, match=r"250 runs begin with run-: .* and 245 more"):
         runs.resolve("run-")
 
 
@@ -121,6 +121,12 @@ def test_redrive_after_14_days_names_retry(runs: Runs, sfn: FakeStepFunctions) -
     check_redrivable(run, [], run.stopped + timedelta(days=14))
     with pytest.raises(RefusedError, match=r"15 days ago.*retry one --name"):
         check_redrivable(run, [], run.stopped + timedelta(days=15))
+
+
+def test_redrive_of_a_refused_input(runs: Runs, sfn: FakeStepFunctions) -> None:
+    run = runs.describe(sfn.add("one", "FAILED", error="InvalidInput", cause="list_key is missing"))
+    with pytest.raises(RefusedError, match=r"list_key is missing.*start anew"):
+        check_redrivable(run, [], START)
 
 
 def test_redrive_of_a_running_run(runs: Runs, sfn: FakeStepFunctions) -> None:

@@ -26,10 +26,10 @@ def test_markers_and_other_files_are_no_logs(s3: Any) -> None:
     assert list(select(s3, LOGS, Selector())) == [("evals/logs/good.eval", 1)]
 
 
-def test_all_pages_are_read(s3: Any) -> None:
+def test_all_pages_are_read(s3: Any, hook: Any) -> None:
     """case-R06: a listing of several pages (of ten here, of a thousand on AWS)."""
     put(s3, *(f"evals/a/{i:04}.eval" for i in range(26)))
-    s3.meta.events.register("provide-client-params.s3.ListObjectsV2", lambda params, **_: {**params, "MaxKeys": 10})
+    hook("provide-client-params.s3.ListObjectsV2", lambda params, **_: {**params, "MaxKeys": 10})
     assert len({key for key, _ in select(s3, LOGS, Selector(prefix="evals/a/"))}) == 26
 
 
