@@ -7,6 +7,7 @@ and names the step when something did not turn out as told.
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -44,9 +45,8 @@ def main() -> int:
   A re-import of 21 items failed at its tolerance of 5 %, was repaired and redriven, and ended SUCCEEDED with the one
   failure that nobody could repair. The sandbox is shut down; nothing is left running.
 
-  {FOLDER.relative_to(ROOT)}/report.md       the run's report, as operators get it
-  {FOLDER.relative_to(ROOT)}/failures.jsonl  its failures, one a line
-  {FOLDER.relative_to(ROOT)}/logs/           the twenty logs (inspect view reads them)
+  {FOLDER.relative_to(ROOT)}/results/  manifest, outcomes of all items, and report/ with report.md and failures.jsonl
+  {FOLDER.relative_to(ROOT)}/logs/     the twenty logs (inspect view reads them)
 
   Next: .venv/bin/longhaul sandbox up, then docs/reimport.md; README.md says how to deploy to an account."""
     )
@@ -56,7 +56,7 @@ def main() -> int:
 def story() -> None:
     say("start the sandbox: S3, Batch, Step Functions, EventBridge, Lambda and a Postgres, here, without Docker")
     logs_folder = FOLDER / "logs"
-    subprocess.run(["rm", "-rf", str(logs_folder)], check=True)
+    shutil.rmtree(logs_folder, ignore_errors=True)
     making = subprocess.Popen([sys.executable, "-m", "demo.logs", str(logs_folder)], cwd=ROOT)
     longhaul("sandbox", "up", "--detach")
     environment = dict(
@@ -70,22 +70,30 @@ def story() -> None:
     if making.wait(WAIT_SECONDS):
         raise DemoError("inspect_ai could not make the logs, see above")
     logs = sorted(logs_folder.glob("*/*.*"))
-    damaged = next(path for path in logs if path.suffix == ".eval")
+    damaged = [path for path in logs if path.suffix == ".eval"][-1]
     whole = damaged.read_bytes()
     damaged.write_bytes(whole[:-200])  # what a writer leaves whose disk is full
-    run("aws", "s3", "cp", "--recursive", "--only-show-errors", str(logs_folder), f"s3://{bucket}/evals/")
+    run(
+        "aws",
+        "s3",
+        "cp",
+        "--recursive",
+        "--only-show-errors",
+        str(logs_folder.relative_to(ROOT)),
+        f"s3://{bucket}/evals/",
+    )
     keys = [f"evals/{path.relative_to(logs_folder)}" for path in logs]
     evals = sum(key.endswith(".eval") for key in keys)
-    print(f"  {len(keys)} logs; the S3 rule matches evals/*.eval, so {evals} import themselves, {len(keys) - evals} do not")
+    print(f"  {len(keys)} logs; the S3 rule matches evals/*.eval, so {evals} import themselves, the others do not")
     waiting(lambda: warehouse.attempts() >= evals, "the imports that the uploads started")
 
-    say("a new importer fills a column that the old one left empty: every row imported before is stale")
+    say("the importer learns to count messages: every row imported before is stale")
     warehouse.make_stale()
     before = warehouse.table()
 
     say("start a re-import of all of them, of the damaged one, and of one that does not exist")
     keys_file = FOLDER / "demo-keys.txt"
-    keys_file.write_text("# all logs of the demo\n" + "\n".join([keys[0], MISSING, *keys[1:]]) + "\n")
+    keys_file.write_text("# all logs of the demo\n" + "\n".join([*keys[:12], MISSING, *keys[12:]]) + "\n")
     start = ("--keys-file", str(keys_file.relative_to(ROOT)), "--name", RUN, "--tolerated-failure-percentage", "5")
     longhaul("reimport", "start", *start)
     longhaul("reimport", "watch", RUN, expect=1)
@@ -96,12 +104,23 @@ def story() -> None:
 
     say("repair the damaged log; redrive: only what failed or never ran runs again")
     damaged.write_bytes(whole)
-    run("aws", "s3", "cp", "--only-show-errors", str(damaged), f"s3://{bucket}/{keys[logs.index(damaged)]}")
+    run(
+        "aws",
+        "s3",
+        "cp",
+        "--only-show-errors",
+        str(damaged.relative_to(ROOT)),
+        f"s3://{bucket}/{keys[logs.index(damaged)]}",
+    )
     longhaul("reimport", "redrive", RUN, "--yes")
     longhaul("reimport", "watch", RUN)
     expect_status("SUCCEEDED")
     longhaul("reimport", "failures", RUN)
-    longhaul("reimport", "report", RUN, "--output", str(FOLDER.relative_to(ROOT)))
+    longhaul("reimport", "report", RUN)
+    results = FOLDER / "results"
+    shutil.rmtree(results, ignore_errors=True)
+    source = f"s3://{environment['REIMPORT_BUCKET']}/results/"
+    run("aws", "s3", "cp", "--recursive", "--only-show-errors", source, str(results.relative_to(ROOT)))
 
     say("the warehouse, before and after")
     print(warehouse.compare(before, warehouse.table()))

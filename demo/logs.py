@@ -17,13 +17,14 @@ JSON_EPISODE = 4  # the last run of each task is written in Inspect's .json form
 def make(folder: Path) -> list[Path]:
     """Write twenty logs, sixteen `.eval` and four `.json`, below `folder`; return their paths in order of making."""
     os.environ["INSPECT_DISPLAY"] = "none"
-    from inspect_ai import Task, eval
+    from inspect_ai import Task
+    from inspect_ai import eval as evaluate
     from inspect_ai.dataset import MemoryDataset, Sample
     from inspect_ai.model import ModelOutput, ModelUsage, get_model
     from inspect_ai.scorer import includes, match
     from inspect_ai.solver import generate, system_message
 
-    rng = random.Random(20)
+    rng = random.Random(20)  # noqa: S311  # answers, not secrets
 
     def answer(*_: object) -> ModelOutput:
         output = ModelOutput.from_content("mockllm/model", f"The answer is {rng.randint(1, 4)}")
@@ -33,7 +34,8 @@ def make(folder: Path) -> list[Path]:
     for name in TASKS:
         for episode in range(EPISODES):
             samples = [
-                Sample(id=f"{name}-{n}", input=f"Question {n} of {name}?", target=str(n % 4 + 1)) for n in range(SAMPLES)
+                Sample(id=f"{name}-{n}", input=f"Question {n} of {name}?", target=str(n % 4 + 1))
+                for n in range(SAMPLES)
             ]
             task = Task(
                 dataset=MemoryDataset(samples),
@@ -42,7 +44,7 @@ def make(folder: Path) -> list[Path]:
                 name=name,
                 metadata={"eval_set_id": f"demo-{name}"},
             )
-            [log] = eval(
+            [log] = evaluate(
                 task,
                 model=get_model("mockllm/model", custom_outputs=answer),
                 log_dir=str(folder / f"demo-{name}"),

@@ -9,7 +9,7 @@ COUNTS = {
     "samples": "select count(*) from sample",
     "scores": "select count(*) from score",
     "messages": "select count(*) from message",
-    "stale samples (no message count)": "select count(*) from sample where message_count is null",
+    "stale samples (messages not counted)": "select count(*) from sample where message_count = 0",
     "import attempts": "select count(*) from import_run",
 }
 
@@ -29,9 +29,9 @@ class Warehouse:
             return self._number(connection, COUNTS["import attempts"])
 
     def make_stale(self) -> None:
-        """Leave the imported rows as an importer that knew no message counts would have left them."""
+        """Leave the imported rows as an importer that did not count messages would have left them."""
         with psycopg.connect(self.url) as connection:
-            connection.execute("update sample set message_count = null")
+            connection.execute("update sample set message_count = 0")
 
     @staticmethod
     def _number(connection: psycopg.Connection, query: str) -> int:

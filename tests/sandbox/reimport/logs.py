@@ -28,7 +28,8 @@ def answer(*_):
     return output
 samples = [Sample(id=f"sample-{n}", input=f"What is 2+{n}?", target=str(n + 2)) for n in range(4)]
 task = Task(dataset=MemoryDataset(samples), solver=generate(), scorer=match(), name="sums")
-eval(task, model=get_model("mockllm/model", custom_outputs=answer), log_dir=sys.argv[1], log_format="eval", display="none")
+model = get_model("mockllm/model", custom_outputs=answer)
+eval(task, model=model, log_dir=sys.argv[1], log_format="eval", display="none")
 """
 
 

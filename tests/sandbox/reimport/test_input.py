@@ -76,7 +76,15 @@ def test_an_empty_list_ends_without_a_job(operator: Operator) -> None:
     assert not operator.jobs(execution)
 
 
-NASTY = ["a b+c%2B.eval", "\u00e9\u2713.eval", "#?&=.eval", "back\\slash.eval", 'quo"te,\'.eval', "../up/../x.eval", "a//b.eval"]
+NASTY = [
+    "a b+c%2B.eval",
+    "\u00e9\u2713.eval",
+    "#?&=.eval",
+    "back\\slash.eval",
+    "quo\"te,'.eval",
+    "../up/../x.eval",
+    "a//b.eval",
+]
 
 
 def test_keys_are_literal_s3_keys(operator: Operator) -> None:

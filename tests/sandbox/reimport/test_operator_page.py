@@ -18,15 +18,17 @@ BLOCKS = re.findall(r"```sh\n(.*?)```", (ROOT / "docs" / "reimport.md").read_tex
 NAME = "operator-page"
 
 
-@pytest.fixture()
+@pytest.fixture
 def shell(operator: Operator, tmp_path: Path):
     """Run a block of the page in bash, with these names put in; return its stdout."""
     binaries = tmp_path / "bin"
     binaries.mkdir()
     (binaries / "aws").symlink_to(Path(sys.executable).parent / "aws")
     if not shutil.which("jq"):
-        (binaries / "jq").write_text(f"#!{sys.executable}\nimport jq, sys\n[flag, query] = sys.argv[1:]\nassert flag == '-r'\n"
-                                     "for found in jq.compile(query).input_text(sys.stdin.read()): print(found)\n")
+        (binaries / "jq").write_text(
+            f"#!{sys.executable}\nimport jq, sys\n[flag, query] = sys.argv[1:]\nassert flag == '-r'\n"
+            "for found in jq.compile(query).input_text(sys.stdin.read()): print(found)\n"
+        )
         (binaries / "jq").chmod(0o755)
     environment = {**operator.sandbox.env, "PATH": f"{binaries}:{os.environ['PATH']}", "HOME": str(tmp_path)}
 
@@ -34,8 +36,14 @@ def shell(operator: Operator, tmp_path: Path):
         for name, value in names.items():
             block = block.replace(f"<{name.replace('_', '-')}>", value)
         assert "<" not in block, f"a name was not put in: {block}"
-        done = subprocess.run(["bash", "-euo", "pipefail", "-c", block], cwd=tmp_path, env=environment, text=True,
-                              capture_output=True, timeout=120)
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", block],
+            cwd=tmp_path,
+            env=environment,
+            text=True,
+            capture_output=True,
+            timeout=120,
+        )
         assert done.returncode == expect or (expect and done.returncode), done.stderr
         return done.stdout or done.stderr
 
@@ -44,8 +52,17 @@ def shell(operator: Operator, tmp_path: Path):
 
 def test_the_page_has_all_commands_of_the_source() -> None:
     text = "\n".join(BLOCKS)
-    for command in ("s3api put-object", "start-execution", "list-map-runs", "describe-map-run", "update-map-run",
-                    "stop-execution", "redrive-execution", "s3 ls", "s3 cp"):
+    for command in (
+        "s3api put-object",
+        "start-execution",
+        "list-map-runs",
+        "describe-map-run",
+        "update-map-run",
+        "stop-execution",
+        "redrive-execution",
+        "s3 ls",
+        "s3 cp",
+    ):
         assert f"aws {command}" in text or f"aws stepfunctions {command}" in text
     assert text.count("jq -r") == 2
 
