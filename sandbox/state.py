@@ -48,7 +48,7 @@ class Folder:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             (self.path / MARKER).touch()
-            lock = open(self.path / MARKER, "ab")  # noqa: SIM115  # held as long as the sandbox runs
+            lock = open(self.path / MARKER, "rb")  # noqa: SIM115  # held as long as the sandbox runs
         except OSError as error:
             raise SandboxError(f"{self.path} cannot be written: {error.strerror}; set LONGHAUL_SANDBOX_DIR") from error
         try:
@@ -62,7 +62,7 @@ class Folder:
     def running(self) -> bool:
         """Whether a sandbox holds this folder; a killed one does not, whatever state.json says."""
         try:
-            with open(self.path / MARKER, "ab") as lock:
+            with open(self.path / MARKER, "rb") as lock:  # never made here: it is what allows to empty the folder
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except FileNotFoundError:
             return False
