@@ -31,11 +31,15 @@ def validate(app: App) -> None:
         Validations.of(app).add_plugins(AwsSolutionsChecks(app))
 
 
+def _is_cdks_own(key: str) -> bool:
+    """Whether a context key is none of ours: a feature flag, or what the CDK's command line stores and hands over."""
+    return ":" in key or "/" in key or key in ("cli-telemetry", "acknowledged-issue-numbers")
+
+
 def main() -> None:
     """Synthesise the environment that `-c env=` names, with the other context values laid over its settings."""
     app = App()
-    # keys with ':' or '/' are the CDK's own: feature flags and what the CLI hands over
-    context = {key: value for key, value in app.node.get_all_context().items() if not {":", "/"} & set(key)}
+    context = {key: value for key, value in app.node.get_all_context().items() if not _is_cdks_own(key)}
     try:
         build(app, settings_for(context.pop("env", None), context))
     except (SettingsError, LayerError) as error:
