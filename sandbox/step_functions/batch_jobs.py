@@ -5,9 +5,9 @@ AWS: https://docs.aws.amazon.com/step-functions/latest/dg/connect-batch.html. Er
 at 32,768 characters (R14, R17); the task's result is that description. Submitted jobs carry the environment variable
 MANAGED_BY_AWS. A stopped execution's jobs are terminated with the reason that AWS gives
 (https://stackoverflow.com/questions/45596276).
-Gaps of moto 5.2.5: it polls over HTTP each 3 s (state_task_service_batch.py), terminates nothing, writes the Cause
-with spaces and half in camelCase. Here the request goes to the very handler of the server's SubmitJob, without HTTP,
-and the wait is for the job's own `ended` event (sandbox/batch_jobs.py).
+Gaps of moto 5.2.5: it polls over HTTP twice a second (state_task_service_callback.py), terminates nothing, writes
+the Cause with spaces and half in camelCase. Here the request goes to the very handler of the server's SubmitJob,
+without HTTP, and the wait is for the job's own `ended` event (sandbox/batch_jobs.py).
 """
 
 from __future__ import annotations

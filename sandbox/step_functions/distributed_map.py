@@ -6,7 +6,8 @@ their own; they see neither the parent's variables nor its execution id) and
 https://docs.aws.amazon.com/step-functions/latest/dg/redrive-map-run.html (same Map Run, original input, unsuccessful
 children from the state they failed in, a new Map Run only after States.DataLimitExceeded or States.Runtime).
 Gaps of moto 5.2.5: children see the parent's variables and execution id (eval/environment.py), which would hide a
-failure on AWS; caps from JSONata and UpdateMapRun, tolerance, stop, redrive and results are missing or wrong.
+failure on AWS; the cap is read once, when the workers start; stop leaves the Map Run alone;
+redrive and results are missing.
 """
 
 from __future__ import annotations
@@ -65,21 +66,21 @@ class DistributedMap:
             if attempt.forgotten:
                 raise Halted
             output = writer.write() if writer is not None else self._outputs(run)
-        except StateFailed as failure:
+            if attempt.halted:
+                self._record("MapRunAborted", None)
+                run.close("ABORTED")
+                raise Halted
+            if exceeded:
+                raise StateFailed(
+                    "States.ExceedToleratedFailureThreshold", "The specified tolerated failure threshold was exceeded"
+                )
+        except Halted:
+            raise
+        except Exception as error:  # whatever it is, a Map Run that is over does not stay RUNNING
+            failure = error if isinstance(error, StateFailed) else StateFailed("States.Runtime", repr(error))
             self._record("MapRunFailed", {"error": failure.error, "cause": failure.cause})
             run.close("FAILED", failure.error)
             raise
-        if attempt.halted:
-            self._record("MapRunAborted", None)
-            run.close("ABORTED")
-            raise Halted
-        if exceeded:
-            breach = StateFailed(
-                "States.ExceedToleratedFailureThreshold", "The specified tolerated failure threshold was exceeded"
-            )
-            self._record("MapRunFailed", {"error": breach.error, "cause": breach.cause})
-            run.close("FAILED", breach.error)
-            raise breach
         self._record("MapRunSucceeded", None)
         run.close("SUCCEEDED")
         return output
@@ -113,12 +114,14 @@ class DistributedMap:
         run = self._position.map_run
         if run is not None and run.error not in _STARTS_ANEW:
             run.redrive()
+            run.configure(**settings)
             self._record("MapRunRedriven", {"mapRunArn": run.arn, "redriveCount": run.redrive_count})
         else:
             execution = self._parent.execution
             run = MapRun(
                 place=execution.place, execution=execution, label=self._state.get("Label", self._position.state)
             )
+            run.configure(**settings)
             self._store.add_map_run(run)
             position = Position(
                 state=self._position.state, input=self._position.input, variables=self._position.variables, map_run=run
@@ -126,7 +129,6 @@ class DistributedMap:
             self._parent.moved(position)
             self._record("MapRunStarted", {"mapRunArn": run.arn})
         run.input_of = lambda index: self._unstarted_input(run, index)
-        run.configure(**settings)
         return run
 
     def _writer(self, run: MapRun) -> ResultWriter | None:

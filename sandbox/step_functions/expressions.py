@@ -4,7 +4,7 @@ AWS: https://docs.aws.amazon.com/step-functions/latest/dg/transforming-data.html
 or a value of the wrong type, fails the state with States.QueryEvaluationError; `$partition`, `$range`, `$hash`,
 `$random`, `$uuid` and `$parse` are there besides JSONata's own functions, `$eval` is not.
 Gaps of moto 5.2.5: strings are pasted into the expression without escaping, so a key with a quote or a backslash
-breaks it (parser/asl/jsonata/jsonata.py); each evaluation parses anew, at 4 to 20 times the cost of evaluating; `$`
+breaks it (parser/asl/jsonata/jsonata.py); each evaluation parses anew, at four times the cost of evaluating; `$`
 is refused even inside a predicate. Here values are bound, never pasted, and an expression is parsed once.
 """
 

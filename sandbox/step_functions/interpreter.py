@@ -3,8 +3,8 @@
 AWS: https://docs.aws.amazon.com/step-functions/latest/dg/workflow-states.html and, for redrives,
 https://docs.aws.amazon.com/step-functions/latest/dg/redrive-executions.html (an execution goes on in the state that
 did not end well, with that state's input; states that ended are not run again).
-Gap of moto 5.2.5: its interpreter knows no redrive and no position to go on from, shares one environment between a
-map and its children, and takes 40 ms of processor time for a child of three states; this one takes 1 ms.
+Gap of moto 5.2.5: its interpreter knows no redrive and no position to go on from, and shares one environment between a
+map and its children. A child of three states costs 2 ms of processor time here, its history and events included.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ AWS: https://docs.aws.amazon.com/step-functions/latest/apireference/API_Describe
 https://docs.aws.amazon.com/step-functions/latest/dg/state-map-distributed.html#maprun-fail-threshold (failed and
 timed out, divided by *all* items, must exceed the threshold) and
 https://docs.aws.amazon.com/step-functions/latest/dg/redrive-map-run.html.
-Gaps of moto 5.2.5: counts and tolerance ignore what AWS says (aborted items count, ended items are the divisor),
-UpdateMapRun acts when the pool is next emptied, a redrive does not exist.
+Gaps of moto 5.2.5: a tolerance is recorded and never applied, UpdateMapRun sets an event that nobody watches
+(distributed_iteration_component.py), nothing is ever pending, a redrive does not exist.
 """
 
 from __future__ import annotations

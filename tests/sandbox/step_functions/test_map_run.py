@@ -34,7 +34,7 @@ def test_tolerance_of_20_percent_of_10_items(machine: Machine, jobs: Jobs, failu
 
 
 def test_a_failure_that_comes_first_is_measured_against_all_items(machine: Machine, jobs: Jobs) -> None:
-    """R15: moto divides by the items that ended, and would stop at 1 of 1."""
+    """R15: divided by the items that ended, 1 of 1 would be too many."""
     jobs.outcome = lambda key: "FAILED" if key.endswith("000.eval") else "SUCCEEDED"
     assert machine.run(keys(10), tolerated=20, max_concurrency=1)["status"] == "SUCCEEDED"
 
@@ -222,6 +222,19 @@ def test_a_missing_result_bucket_fails_before_any_job(machine: Machine, jobs: Jo
     ended = machine.run(keys(1))
     assert (ended["status"], ended["error"]) == ("FAILED", "States.ResultWriterFailed")
     assert not jobs.all
+
+
+def test_a_map_run_does_not_stay_running_when_the_sandbox_fails(
+    machine: Machine, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(self: Any) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr("sandbox.step_functions.result_files.ResultWriter.write", write)
+    arn = machine.start(keys(1))
+    ended = machine.ended(arn)
+    assert (ended["status"], ended["error"]) == ("FAILED", "States.Runtime")
+    assert machine.map_run(arn)["status"] == "FAILED"
 
 
 def test_without_a_result_writer_the_map_returns_the_outputs(machine: Machine, jobs: Jobs) -> None:

@@ -14,7 +14,7 @@ from moto.core.exceptions import JsonRESTError
 from sandbox.step_functions.errors import matches
 from sandbox.step_functions.retry import Retriers
 
-from .conftest import Jobs, Machine, definition, keys, submit, until
+from .conftest import Jobs, Machine, definition, keys, submit
 
 
 def run(states: dict[str, Any], text: str = "{}", start: str = "A") -> dict[str, Any]:
@@ -174,6 +174,11 @@ def test_a_catcher_takes_over(machine: Machine, jobs: Jobs) -> None:
     assert json.loads(machine.results(arn)["SUCCEEDED"][0]["Output"]) == ["States.TaskFailed"] * 2
 
 
+def runs(machine: Machine, arn: str) -> list[dict[str, Any]]:
+    listed = machine.sfn.list_map_runs(executionArn=arn)["mapRuns"]
+    return [machine.sfn.describe_map_run(mapRunArn=run["mapRunArn"]) for run in listed]
+
+
 def test_a_retried_map_starts_a_new_map_run(machine: Machine, jobs: Jobs) -> None:
     """R11: why the deployed Map has no Retry."""
     retry = [{"ErrorEquals": ["States.ALL"], "IntervalSeconds": 0.01, "MaxAttempts": 1}]
@@ -182,7 +187,11 @@ def test_a_retried_map_starts_a_new_map_run(machine: Machine, jobs: Jobs) -> Non
     arn = machine.start(keys(1))
     machine.ended(arn)
     assert len(machine.sfn.list_map_runs(executionArn=arn)["mapRuns"]) == 2
-    until(lambda: len(jobs.all) == 2)
+    machine.sfn.redrive_execution(executionArn=arn)
+    machine.ended(arn)
+    counts = [run["redriveCount"] for run in runs(machine, arn)]
+    assert counts == [0, 1, 0], "newest first: the redriven one failed, and its retry is a third"
+    assert len(jobs.all) == 4
 
 
 @pytest.mark.parametrize(
