@@ -87,7 +87,7 @@ def up(folder: Folder, options: Any) -> int:
         code = FAILED
         if options.debug:
             traceback.print_exc()
-    except BaseException as error:
+    except BaseException as error:  # noqa: BLE001  # the process's outermost edge
         if options.debug:
             traceback.print_exc()
         print(f"sandbox: {type(error).__name__}: {error} (--debug shows where)", file=sys.stderr)

@@ -1,10 +1,11 @@
 """AWS Batch: what SubmitJob takes and refuses, which revision of a definition it means, and jobs that really run.
 
-Sources: API_SubmitJob, API_RegisterJobDefinition, API_DescribeJobs, API_ListJobs, API_TerminateJob, API_CancelJob of the
-AWS Batch API reference. Gaps of moto 5.2.5 (`batch/models.py`, `batch/responses.py`) that this closes: SubmitJob ignores
-retryStrategy and lets oversized overrides pass; a definition is looked up among INACTIVE revisions too and never by an ARN
-without revision; a new revision inherits what it did not name, and platform capabilities for ever; DescribeJobs loops over
-a dictionary that other threads change; ListJobs without a status lists all instead of RUNNING; `reset` leaves jobs running.
+Sources: API_SubmitJob, API_RegisterJobDefinition, API_DescribeJobs, API_ListJobs, API_TerminateJob, API_CancelJob of
+the AWS Batch API reference. Gaps of moto 5.2.5 (`batch/models.py`, `batch/responses.py`) that this closes: SubmitJob
+ignores retryStrategy and lets oversized overrides pass; a definition is looked up among INACTIVE revisions too and
+never by an ARN without revision; a new revision inherits what it did not name, and platform capabilities for ever;
+DescribeJobs loops over a dictionary that other threads change; ListJobs without a status lists all instead of
+RUNNING; `reset` leaves jobs running.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """One Batch job as processes of this machine: attempts, retries, timeout, memory limit, secrets, logs, events.
 
-Sources: "Job states", "Automated job retries", "Job timeouts" and "Specifying sensitive data" of the AWS Batch user guide,
-API_JobDetail of its API reference, "Stopping an Amazon ECS task". moto 5.2.5 runs jobs in Docker only, once, whatever the
-retry strategy, without secrets, memory limit or events, and logs to one fixed group (`batch/models.py` Job.run). Unlike
-AWS, a job starts at once: there is no queueing by maxvCpus and no image; the clone and its interpreter stand for it.
+Sources: "Job states", "Automated job retries", "Job timeouts" and "Specifying sensitive data" of the AWS Batch user
+guide, API_JobDetail of its API reference, "Stopping an Amazon ECS task". moto 5.2.5 runs jobs in Docker only, once,
+whatever the retry strategy, without secrets, memory limit or events, and logs to one fixed group (`batch/models.py`
+Job.run). Unlike AWS, a job starts at once: there is no queueing by maxvCpus and no image; the clone and its
+interpreter stand for it.
 """
 
 from __future__ import annotations
@@ -49,6 +50,9 @@ class LocalJob(Job):
         self.created_ms = now_ms()
         self.started_ms: int | None = None
         self.stopped_ms: int | None = None
+        self.stop = False
+        self.exit_code: int | None = None
+        self.job_stopped_reason: str | None = None
         self.reason: str | None = None  # of the container: API_ContainerDetail.reason
         self.cancelled = False
         self.task_arn: str | None = None
@@ -164,7 +168,7 @@ class LocalJob(Job):
             outcome, self.reason = FAILED_TO_START, str(error)
         if not self.stop:
             self.job_stopped_reason = outcome
-        container = {
+        container: dict[str, Any] = {
             "taskArn": self.task_arn,
             "exitCode": self.exit_code,
             "reason": self.reason,

@@ -1,7 +1,8 @@
 """AWS Batch's decisions as pure functions: which submissions it refuses, which attempts it repeats, which sizes exist.
 
-Sources: API_SubmitJob, API_EvaluateOnExit, API_ResourceRequirement of the AWS Batch API reference; "Automated job retries"
-and "Job timeouts" of its user guide. moto 5.2.5 knows none of it but the job name, and refuses there a name of one letter.
+Sources: API_SubmitJob, API_EvaluateOnExit, API_ResourceRequirement of the AWS Batch API reference; "Automated job
+retries" and "Job timeouts" of its user guide. moto 5.2.5 knows none of it but the job name, and refuses there a name
+of one letter.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _FARGATE_MIB: dict[float, tuple[int, ...]] = {
 
 
 def retries(strategy: dict[str, Any], *, status_reason: str, reason: str, exit_code: int | None) -> bool:
-    """Whether a failed attempt is repeated: the first entry all of whose patterns match decides; if none does, it is."""
+    """Whether a failed attempt is repeated: the first entry all of whose patterns match decides; with none it is."""
     seen = {
         "onStatusReason": status_reason,
         "onReason": reason,

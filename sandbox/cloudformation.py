@@ -1,11 +1,11 @@
 """CloudFormation: refuse what cannot be carried out, and obey the properties that moto drops from types it knows.
 
-Source: the AWS resource and property types reference. Gaps of moto 5.2.5: a bucket keeps encryption and tags only, and its
-update without a name is a KeyError (`s3/models.py` FakeBucket.create_from_cloudformation_json); Batch resources have no
-attributes, a job definition loses Timeout and PlatformCapabilities and has no update, "" becomes [] (`batch/models.py`,
-`batch/utils.py` lowercase_first_key); functions lose layers, log group and dead-letter queue (`awslambda/models.py`); layers
-and log groups have no update; a change set does not publish exports (`cloudformation/models.py`). State machines are mended
-by `sandbox.step_functions.machines`.
+Source: the AWS resource and property types reference. Gaps of moto 5.2.5: a bucket keeps encryption and tags only,
+and its update without a name is a KeyError (`s3/models.py` FakeBucket.create_from_cloudformation_json); Batch
+resources have no attributes, a job definition loses Timeout and PlatformCapabilities and has no update, "" becomes []
+(`batch/models.py`, `batch/utils.py` lowercase_first_key); functions lose layers, log group and dead-letter queue
+(`awslambda/models.py`); layers and log groups have no update; a change set does not publish exports
+(`cloudformation/models.py`). State machines are mended by `sandbox.step_functions.machines`.
 """
 
 from __future__ import annotations
@@ -112,7 +112,9 @@ def _call(function: Any, original: Any, _cls: Any, *args: Any, **kwargs: Any) ->
     return function(original, *args, **kwargs)
 
 
-def _replace(cls: Any, original_resource: Any, new_resource_name: str, cloudformation_json: Any, **kwargs: Any) -> Any:
+def _replace(
+    cls: Any, /, original_resource: Any, new_resource_name: str, cloudformation_json: Any, **kwargs: Any
+) -> Any:
     """An update by making a new one."""
     return cls.create_from_cloudformation_json(
         new_resource_name, cloudformation_json, kwargs["account_id"], kwargs["region_name"]
@@ -218,7 +220,7 @@ def _create_job_definition(
     )
 
 
-def _update_job_definition(cls: Any, original_resource: Any, new_resource_name: str, **more: Any) -> Any:
+def _update_job_definition(cls: Any, /, original_resource: Any, new_resource_name: str, **more: Any) -> Any:
     """A new revision; CloudFormation deregisters the old one (R12)."""
     del new_resource_name
     new = cls.create_from_cloudformation_json(
@@ -248,6 +250,6 @@ def _configure_function(function: Any, properties: dict[str, Any]) -> Any:
     return function
 
 
-def _update_log_group(cls: Any, original_resource: Any, cloudformation_json: dict[str, Any], **_: Any) -> Any:
+def _update_log_group(cls: Any, /, original_resource: Any, cloudformation_json: dict[str, Any], **_: Any) -> Any:
     original_resource.retention_in_days = cloudformation_json["Properties"].get("RetentionInDays")
     return original_resource

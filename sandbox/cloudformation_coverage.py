@@ -1,8 +1,9 @@
 """Which resource types and properties of a template the sandbox carries out, so that nothing is dropped in silence.
 
-CloudFormation applies each property or fails. moto 5.2.5 warns in its log about a type it does not know and leaves the
-resource out (`cloudformation/parsing.py` resource_class_from_type), and never says that it ignores a property. Here each
-type that the stacks use stands with the properties that are obeyed, and those that mean nothing on one machine.
+CloudFormation applies each property or fails. moto 5.2.5 warns in its log about a type it does not know and leaves
+the resource out (`cloudformation/parsing.py` resource_class_from_type), and never says that it ignores a property.
+Here each type that the stacks use stands with the properties that are obeyed, and those that mean nothing on one
+machine.
 """
 
 from __future__ import annotations
@@ -34,12 +35,14 @@ COVERAGE = {
         "they say how to update it; the sandbox is reset instead",
     ),
     "AWS::Batch::JobDefinition": Coverage(
-        "ContainerProperties JobDefinitionName Parameters PlatformCapabilities PropagateTags RetryStrategy Tags Timeout Type"
+        "ContainerProperties JobDefinitionName Parameters PlatformCapabilities PropagateTags RetryStrategy Tags "
+        "Timeout Type"
     ),
     "AWS::Batch::JobQueue": Coverage("ComputeEnvironmentOrder JobQueueName Priority State Tags"),
     "AWS::CDK::Metadata": Coverage("", "Analytics", "it only reports usage of the CDK"),
     "AWS::EC2::FlowLog": Coverage(
-        "DeliverLogsPermissionArn LogGroupName ResourceId ResourceType TrafficType Tags LogDestination LogDestinationType"
+        "DeliverLogsPermissionArn LogDestination LogDestinationType LogGroupName ResourceId ResourceType Tags "
+        "TrafficType"
     ),
     "AWS::EC2::InternetGateway": Coverage("Tags"),
     "AWS::EC2::NatGateway": Coverage("AllocationId SubnetId Tags"),
@@ -83,23 +86,23 @@ COVERAGE = {
     "AWS::Lambda::Permission": Coverage("Action FunctionName Principal SourceAccount SourceArn"),
     "AWS::Logs::LogGroup": Coverage("LogGroupName RetentionInDays KmsKeyId Tags"),
     "AWS::S3::Bucket": Coverage(
-        "BucketEncryption BucketName LifecycleConfiguration NotificationConfiguration PublicAccessBlockConfiguration Tags "
-        "VersioningConfiguration",
+        "BucketEncryption BucketName LifecycleConfiguration NotificationConfiguration PublicAccessBlockConfiguration "
+        "Tags VersioningConfiguration",
         "OwnershipControls",
         NO_IAM,
     ),
     "AWS::S3::BucketPolicy": Coverage("Bucket PolicyDocument"),
     "AWS::SQS::Queue": Coverage(
-        "DelaySeconds FifoQueue KmsMasterKeyId MessageRetentionPeriod QueueName ReceiveMessageWaitTimeSeconds RedrivePolicy "
-        "Tags VisibilityTimeout",
+        "DelaySeconds FifoQueue KmsMasterKeyId MessageRetentionPeriod QueueName ReceiveMessageWaitTimeSeconds "
+        "RedrivePolicy Tags VisibilityTimeout",
         "SqsManagedSseEnabled",
         "nothing is encrypted at rest here",
     ),
     "AWS::SQS::QueuePolicy": Coverage("PolicyDocument Queues"),
     "AWS::SecretsManager::Secret": Coverage("Description GenerateSecretString Name SecretString"),
     "AWS::StepFunctions::StateMachine": Coverage(
-        "Definition DefinitionS3Location DefinitionString DefinitionSubstitutions RoleArn StateMachineName StateMachineType "
-        "Tags",
+        "Definition DefinitionS3Location DefinitionString DefinitionSubstitutions RoleArn StateMachineName "
+        "StateMachineType Tags",
         "LoggingConfiguration TracingConfiguration",
         "histories are kept by the sandbox itself",
     ),

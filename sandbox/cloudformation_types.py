@@ -1,7 +1,8 @@
 """CloudFormation resource types that moto 5.2.5 lacks, as far as the stacks use them.
 
-Source: the AWS resource and property types reference. Each stands with what `Ref` and `Fn::GetAtt … Arn` return. moto knows
-none of them (`cloudformation/parsing.py` get_model_map). Updating one means making it again, which all of them bear.
+Source: the AWS resource and property types reference. Each stands with what `Ref` and `Fn::GetAtt … Arn` return. moto
+knows none of them (`cloudformation/parsing.py` get_model_map). Updating one means making it again, which all of them
+bear.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ def install() -> None:
 
 
 def _model(type_name: str, create: Create, name_property: str) -> type:
-    def build(cls: Any, resource_name: str, cloudformation_json: dict[str, Any], *_: Any, **__: Any) -> Any:
+    def build(cls: Any, /, resource_name: str, cloudformation_json: dict[str, Any], *_: Any, **__: Any) -> Any:
         made = cls()
         made.physical_resource_id, made.arn = create(cloudformation_json.get("Properties", {}), resource_name)
         return made
 
-    def update(cls: Any, original_resource: Any, cloudformation_json: dict[str, Any], **_: Any) -> Any:
+    def update(cls: Any, /, original_resource: Any, cloudformation_json: dict[str, Any], **_: Any) -> Any:
         return build(cls, original_resource.physical_resource_id, cloudformation_json)
 
     members = {

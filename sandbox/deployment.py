@@ -1,4 +1,4 @@
-"""Deploying the very stacks into the sandbox with the real CDK command line, and making sure that all of it is there."""
+"""Deploying the very stacks into the sandbox with the real CDK command line, and checking that all of it is there."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Targets of an EventBridge rule: what each is sent, and which failures are worth a retry.
 
-Sources: "Amazon EventBridge targets", "Input transformation" and "Using dead-letter queues to process undelivered events"
-of the EventBridge user guide. moto 5.2.5 knows logs, SQS and buses only, and wants `ingestion-time` in every transformed
-event (`events/utils.py` EventTemplateParser.parse).
+Sources: "Amazon EventBridge targets", "Input transformation" and "Using dead-letter queues to process undelivered
+events" of the EventBridge user guide. moto 5.2.5 knows logs, SQS and buses only, and wants `ingestion-time` in every
+transformed event (`events/utils.py` EventTemplateParser.parse).
 """
 
 from __future__ import annotations

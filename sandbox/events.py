@@ -1,10 +1,11 @@
-"""EventBridge: rules deliver for real – to Lambda, SQS, CloudWatch Logs and Step Functions – and no event is lost in silence.
+"""EventBridge: rules deliver to Lambda, SQS, CloudWatch Logs and Step Functions; no event is lost in silence.
 
-Sources: "AWS service event metadata", "Event retry policy and using dead-letter queues", "Rules that run on a schedule" and
-"Input transformation" of the EventBridge user guide. Gaps of moto 5.2.5 that this closes: a Lambda or Step Functions target
-is a 500 for the sender (`events/models.py` Rule.send_to_targets); a rule without a pattern, that is a scheduled one, matches
-every event (EventPattern.matches_event); DISABLED is ignored; `time` is a float and S3's events all have one id; no dead
-letters, no retries; every rule gets its own deep copy of the event before it is matched, which is what makes it slow.
+Sources: "AWS service event metadata", "Event retry policy and using dead-letter queues", "Rules that run on a
+schedule" and "Input transformation" of the EventBridge user guide. Gaps of moto 5.2.5 that this closes: a Lambda or
+Step Functions target is a 500 for the sender (`events/models.py` Rule.send_to_targets); a rule without a pattern,
+that is a scheduled one, matches every event (EventPattern.matches_event); DISABLED is ignored; `time` is a float and
+S3's events all have one id; no dead letters, no retries; every rule gets its own deep copy of the event before it is
+matched, which is what makes it slow.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The Lambda runtime for Python: loads a handler and answers invocations, one after the other.
 
-Sources: "Building Lambda functions with Python", "Using the Lambda context object", "Lambda runtime API" (error documents)
-of the Lambda developer guide. Run by `sandbox.function_workers` with `python -I -S`, so only three things can be imported,
-as on AWS: the function's own asset, its layers, and the SDK that the runtime brings. Standard library only.
+Sources: "Building Lambda functions with Python", "Using the Lambda context object", "Lambda runtime API" (error
+documents) of the Lambda developer guide. Run by `sandbox.function_workers` with `python -I -S`, so only three things
+can be imported, as on AWS: the function's own asset, its layers, and the SDK that the runtime brings. Standard
+library only.
 """
 
 import importlib
@@ -62,7 +63,7 @@ def main() -> None:
     handler, broken = None, None
     try:
         handler = load(handler_name)
-    except BaseException as error:
+    except BaseException as error:  # noqa: BLE001  # it is the answer to the first invocation
         broken = error
     for line in channel.makefile("r", encoding="utf-8"):
         request = json.loads(line)
@@ -72,8 +73,8 @@ def main() -> None:
         try:
             if broken is not None:
                 raise broken
-            answer = {"result": json.dumps(handler(request["event"], context))}  # type: ignore[misc]
-        except BaseException as error:
+            answer: dict[str, Any] = {"result": json.dumps(handler(request["event"], context))}  # type: ignore[misc]
+        except BaseException as error:  # noqa: BLE001  # it is the answer
             print(f"[ERROR] {type(error).__name__}: {error}")
             traceback.print_exc(file=sys.stdout)
             answer = {"error": error_document(error, request_id)}

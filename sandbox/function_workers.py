@@ -1,7 +1,8 @@
 """Execution environments of Lambda functions: warm processes that run a deployed asset with its layers.
 
-Sources: "Understanding the Lambda execution environment lifecycle", "Lambda quotas" and "Working with layers" of the Lambda
-developer guide. moto 5.2.5 runs functions in Docker only (`awslambda/models.py` LambdaFunction._invoke_lambda).
+Sources: "Understanding the Lambda execution environment lifecycle", "Lambda quotas" and "Working with layers" of the
+Lambda developer guide. moto 5.2.5 runs functions in Docker only (`awslambda/models.py`
+LambdaFunction._invoke_lambda).
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class Worker:
                     str(folder),
                     *(str(one / "python") for one in layers),
                     str(runtime),
-                ],  # fmt: skip
+                ],
                 environment=_environment(function, log_group, self.stream),
                 cwd=folder,
                 stdin=theirs.fileno(),

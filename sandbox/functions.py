@@ -1,8 +1,9 @@
 """Lambda: functions really run; asynchronous invocations are retried and end in the failure destination or the DLQ.
 
-Sources: API_Invoke, "Error handling for asynchronous invocation", "Adding a destination", "Dead-letter queues" of the Lambda
-developer guide. Gaps of moto 5.2.5 (`awslambda/models.py`): code runs in Docker only; an Event invocation runs in the
-caller's request, once, and reports its error to the caller; every error is called Handled; no destinations, no DLQ.
+Sources: API_Invoke, "Error handling for asynchronous invocation", "Adding a destination", "Dead-letter queues" of the
+Lambda developer guide. Gaps of moto 5.2.5 (`awslambda/models.py`): code runs in Docker only; an Event invocation runs
+in the caller's request, once, and reports its error to the caller; every error is called Handled; no destinations, no
+DLQ.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def run(function: Any, event: Any) -> Outcome:
 
 
 def invoke_later(arn: str, body: str) -> None:
-    """An asynchronous invocation. An unknown function is refused at once; what goes wrong later the caller never sees."""
+    """An asynchronous invocation. An unknown function is refused at once; what goes wrong later no caller sees."""
     backend = models.lambda_backends[surroundings.ACCOUNT][surroundings.region()]
     try:
         function = backend.get_function(arn)
@@ -82,12 +83,13 @@ def _work_off(function: Any, event: Any, request_id: str) -> None:
         for one in function.event_invoke_config:
             config.update(one.config)
         pauses = RETRY_SECONDS[: int(config.get("MaximumRetryAttempts", len(RETRY_SECONDS)))]
-        for attempt, pause in enumerate((*pauses, None), start=1):
-            outcome = run(function, event)
-            if not outcome.failed or pause is None:
+        outcome, attempts = run(function, event), 1
+        for pause in pauses:
+            if not outcome.failed:
                 break
             time.sleep(pause)
-        _conclude(function, event, request_id, outcome, attempt, config)
+            outcome, attempts = run(function, event), attempts + 1
+        _conclude(function, event, request_id, outcome, attempts, config)
     except Exception:
         log.exception("asynchronous invocation of %s", function.function_name)
 
@@ -112,7 +114,7 @@ def _conclude(
             "responsePayload": json.loads(outcome.document),
         }
         if outcome.failed:
-            record["responseContext"]["functionError"] = "Unhandled"  # type: ignore[index]
+            record["responseContext"]["functionError"] = "Unhandled"
         event_targets.send({"Arn": destination}, record, "")
     dead_letters = getattr(function, "dead_letter_arn", None)
     if outcome.failed and dead_letters:

@@ -1,11 +1,12 @@
 """One small process that starts all others of the sandbox, so that none of them can outlive it.
 
-It stands for the container host (ECS on Fargate): a command runs in a process group of its own; when its first process
-ends the rest of the group is killed, as a container ends with its PID 1; a command above its memory limit is killed. The sandbox
-holds the other end of the control socket, so when the sandbox is gone, however it went, the socket closes, every group
-is killed and the keeper ends. Commands `python -m MODULE` are forked from here, where the third-party libraries of the
-importer are loaded already: that stands for an image that is pulled and warm. Code of the project that has changed since
-is loaded anew. Single-threaded on purpose: forking a process with threads is not safe.
+It stands for the container host (ECS on Fargate): a command runs in a process group of its own; when its first
+process ends the rest of the group is killed, as a container ends with its PID 1; a command above its memory limit is
+killed. The sandbox holds the other end of the control socket, so when the sandbox is gone, however it went, the
+socket closes, every group is killed and the keeper ends. Commands `python -m MODULE` are forked from here, where the
+third-party libraries of the importer are loaded already: that stands for an image that is pulled and warm. Code of
+the project that has changed since is loaded anew. Single-threaded on purpose: forking a process with threads is not
+safe.
 """
 
 from __future__ import annotations
@@ -123,7 +124,9 @@ class Keeper:
         pid = os.fork()
         if pid == 0:
             become(message, fds, parent, self.control)
-        with contextlib.suppress(OSError):  # here and in the child: whoever comes first, it is a group when it is killed
+        with contextlib.suppress(
+            OSError
+        ):  # here and in the child: whoever comes first, it is a group when it is killed
             os.setpgid(pid, pid)
         self.children[pid] = Child(id=message["id"], memory_limit_bytes=message.get("memory_limit_bytes"))
         send(self.control, {"id": message["id"], "pid": pid})
@@ -172,7 +175,7 @@ def become(message: dict[str, Any], fds: list[int], parent: int, control: socket
             code = run_module(argv[2], argv[3:], message["environment"])
         else:
             os.execvpe(argv[0], argv, message["environment"])  # noqa: S606  # no shell is wanted
-    except BaseException:
+    except BaseException:  # noqa: BLE001  # the process's outermost edge
         traceback.print_exc()
     finally:
         for stream in (sys.stdout, sys.stderr):
@@ -202,7 +205,7 @@ def run_module(module: str, arguments: list[str], environment: dict[str, str]) -
         runpy.run_module(module, run_name="__main__", alter_sys=True)
     except SystemExit as end:
         code = end.code
-    except BaseException:
+    except BaseException:  # noqa: BLE001  # as the interpreter itself
         traceback.print_exc()
         code = 1
     for thread in threading.enumerate():
@@ -243,7 +246,9 @@ def resident_bytes(pid: int) -> int:
     return total
 
 
-WARM = "longhaul.importer.warm"  # imports what every import needs and is safe to fork with; the importer says what that is
+WARM = (
+    "longhaul.importer.warm"  # imports what every import needs and is safe to fork with; the importer says what that is
+)
 FRESH = "longhaul.importer"  # its own modules may look at a job's environment when they are imported
 _loaded: dict[str, int] = {}  # files of the project that are loaded here → when they were changed
 

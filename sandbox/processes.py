@@ -1,4 +1,4 @@
-"""Processes of the sandbox, started through its keeper: none survives the sandbox, and their ends wake whoever waits."""
+"""Processes of the sandbox, started through its keeper: none survives it, and their ends wake whoever waits."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
 """S3: conditional writes that are atomic, Deny statements that deny, EventBridge events with AWS's field names.
 
-Sources: "Conditional writes", "Enforce conditional writes" and "EventBridge event message structure" of the S3 user guide;
-API_PutObject, API_CopyObject, API_CompleteMultipartUpload, API_GetBucketNotificationConfiguration. Gaps of moto 5.2.5:
-PutObject looks and writes in two steps, so two writers can both win (`s3/responses.py` put_object); CopyObject ignores
-If-None-Match and If-Match, CompleteMultipartUpload If-Match; a completed upload sends two events, and so does
-every PutObject (its tags); events carry `eTag`,
-a fixed id, sequencer and request id, the reason "ObjectCreated", and are lost when a rule has an SQS target
-(`s3/notifications.py`, `events/utils.py`); GetBucketNotificationConfiguration does not show EventBridge.
+Sources: "Conditional writes", "Enforce conditional writes" and "EventBridge event message structure" of the S3 user
+guide; API_PutObject, API_CopyObject, API_CompleteMultipartUpload, API_GetBucketNotificationConfiguration. Gaps of
+moto 5.2.5: PutObject looks and writes in two steps, so two writers can both win (`s3/responses.py` put_object);
+CopyObject ignores If-None-Match and If-Match, CompleteMultipartUpload If-Match; a completed upload sends two events,
+and so does every PutObject (its tags); events carry `eTag`, a fixed id, sequencer and request id, the reason
+"ObjectCreated", and are lost when a rule has an SQS target (`s3/notifications.py`, `events/utils.py`);
+GetBucketNotificationConfiguration does not show EventBridge.
 """
 
 from __future__ import annotations
@@ -47,8 +47,10 @@ class NotImplementedHeaderError(Exception):
 NOT_IMPLEMENTED = (
     501,
     {"content-type": "application/xml"},
-    '<?xml version="1.0" encoding="UTF-8"?><Error><Code>NotImplemented</Code>'
-    "<Message>A header you provided implies functionality that is not implemented</Message></Error>",
+    (
+        '<?xml version="1.0" encoding="UTF-8"?><Error><Code>NotImplemented</Code>'
+        "<Message>A header you provided implies functionality that is not implemented</Message></Error>"
+    ),
 )
 
 

@@ -1,9 +1,10 @@
 """Deny statements of a bucket policy, as far as the stacks use them; what cannot be enforced is refused when it is put.
 
-Sources: "Enforce conditional writes on Amazon S3 buckets", "Bucket policy examples using condition keys" of the S3 user
-guide; "IAM JSON policy elements: Condition operators" of the IAM user guide. moto 5.2.5 ignores every Condition of a bucket
-policy, so that "deny unless TLS" would deny everything (`s3/models.py` FakeBucket.get_permission). The local endpoint is
-plain http: conditions on the transport are taken as met by a secure one. Allow statements are not looked at: no IAM here.
+Sources: "Enforce conditional writes on Amazon S3 buckets", "Bucket policy examples using condition keys" of the S3
+user guide; "IAM JSON policy elements: Condition operators" of the IAM user guide. moto 5.2.5 ignores every Condition
+of a bucket policy, so that "deny unless TLS" would deny everything (`s3/models.py` FakeBucket.get_permission). The
+local endpoint is plain http: conditions on the transport are taken as met by a secure one. Allow statements are not
+looked at: no IAM here.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Secrets of a container, as ECS resolves `valueFrom`: a secret's ARN, or ARN:json-key:version-stage:version-id.
 
-Source: "Specifying sensitive data with Secrets Manager" of the AWS Batch user guide. moto 5.2.5 ignores a job's secrets.
+Source: "Specifying sensitive data with Secrets Manager" of the AWS Batch user guide. moto 5.2.5 ignores a job's
+secrets.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import Any
 
 from sandbox import surroundings
 
+UNREADABLE = "ResourceInitializationError: unable to pull secrets or registry auth"
 _ARN_FIELDS = 7  # arn:partition:secretsmanager:region:account:secret:name
 
 
@@ -38,10 +40,7 @@ def _read(arn: str, stage: str, version: str) -> str:
     try:
         return str(backend.get_secret_value(arn, version or None, stage or None)["SecretString"])
     except Exception as error:
-        raise UnresolvableError(
-            f"ResourceInitializationError: unable to pull secrets or registry auth: unable to retrieve secret from asm: "
-            f"{arn}: {error}"
-        ) from error
+        raise UnresolvableError(f"{UNREADABLE}: unable to retrieve secret from asm: {arn}: {error}") from error
 
 
 def _of_json(text: str, key: str, place: str) -> str:
@@ -49,7 +48,6 @@ def _of_json(text: str, key: str, place: str) -> str:
         value: Any = json.loads(text)[key]
     except (ValueError, KeyError, TypeError) as error:
         raise UnresolvableError(
-            f"ResourceInitializationError: unable to pull secrets or registry auth: retrieved secret from Secrets Manager "
-            f"did not contain json key {key}: {place}"
+            f"{UNREADABLE}: retrieved secret from Secrets Manager did not contain json key {key}: {place}"
         ) from error
     return value if isinstance(value, str) else json.dumps(value)

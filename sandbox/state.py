@@ -1,4 +1,4 @@
-"""The sandbox's folder: one place for all that it writes, a lock that says whether it runs, and state.json for others to read."""
+"""The sandbox's folder: one place for all that it writes, a lock that says whether it runs, state.json for others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every process of the sandbox sees around it: account, endpoint, credentials, and nothing of the user's own AWS set-up."""
+"""What each process of the sandbox sees around it: account, endpoint, credentials, nothing of the user's AWS set-up."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def aws_environment() -> dict[str, str]:
 
 
 def child_environment() -> dict[str, str]:
-    """A clean environment for jobs, functions and tools: no MOTO_*, no AWS_PROFILE, no configuration file of the user."""
+    """A clean environment for jobs, functions and tools: no MOTO_*, no AWS_PROFILE, no configuration of the user."""
     return {**{k: v for k, v in os.environ.items() if k in _KEPT}, **aws_environment(), **NO_PROFILE}
 
 
@@ -53,7 +53,8 @@ def _client(service: str) -> Any:
     import boto3
     from botocore.config import Config
 
-    return boto3.client(
+    connect: Any = boto3.client  # its overloads want literal names
+    return connect(
         service,
         region_name=region(),
         endpoint_url=endpoint(),

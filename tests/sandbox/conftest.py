@@ -1,4 +1,4 @@
-"""Two sandboxes for the tests: the whole one, deployed, and a bare endpoint without stacks and warehouse; each is a process."""
+"""Two sandboxes for the tests: the whole one, deployed, and a bare endpoint without stacks; each is a process."""
 
 from __future__ import annotations
 

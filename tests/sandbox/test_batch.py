@@ -1,4 +1,4 @@
-"""Jobs as AWS Batch runs them, seen through its API: what moto does not do, or does otherwise (R12–R14, case-R09, case-R13)."""
+"""Jobs as AWS Batch runs them, seen through its API, and what moto does otherwise (R12–R14, case-R09, case-R13)."""
 
 from __future__ import annotations
 
@@ -106,7 +106,8 @@ def batch(bare: Bare) -> Batch:
 def test_a_job_runs_with_command_environment_and_secrets_of_definition_and_submission(batch: Batch) -> None:
     code = (
         "import os, json; e = os.environ; print(json.dumps([e['PLACE'], e['PGPASSWORD'], e['PGPORT'], e['WHOLE'][0], "
-        "e['AWS_BATCH_JOB_ATTEMPT'], e['AWS_ENDPOINT_URL'], 'MOTO_PORT' in e, 'AWS_PROFILE' in e, os.getpgid(0) == os.getpid()]))"
+        "e['AWS_BATCH_JOB_ATTEMPT'], e['AWS_ENDPOINT_URL'], 'MOTO_PORT' in e, 'AWS_PROFILE' in e, "
+        "os.getpgid(0) == os.getpid()]))"
     )
     job = batch.run(code, containerOverrides={"environment": [{"name": "PLACE", "value": "submission"}]})
     assert job["status"] == "SUCCEEDED"
@@ -167,7 +168,8 @@ def test_r14_more_memory_than_the_definition_gives_kills_the_container(batch: Ba
 def test_memory_of_all_processes_of_a_job_counts(batch: Batch) -> None:
     half = "x = bytearray(600 << 20); import time; time.sleep(20)"
     job = batch.run(
-        f"import subprocess, sys; [p.wait() for p in [subprocess.Popen([sys.executable, '-c', {half!r}]) for _ in 'ab']]"
+        f"import subprocess, sys; "
+        f"[p.wait() for p in [subprocess.Popen([sys.executable, '-c', {half!r}]) for _ in 'ab']]"
     )
     assert job["container"]["reason"].startswith("OutOfMemoryError")
 
@@ -185,7 +187,10 @@ def test_an_attempt_that_takes_too_long_is_stopped_and_not_retried(batch: Batch)
 
 
 def test_terminate_sends_sigterm_and_the_reason_becomes_the_status_reason(batch: Batch) -> None:
-    code = "import signal, sys, time; signal.signal(15, lambda *_: (print('bye', flush=True), sys.exit(143))); print('up', flush=True); time.sleep(60)"
+    code = (
+        "import signal, sys, time; signal.signal(15, lambda *_: (print('bye', flush=True), sys.exit(143))); "
+        "print('up', flush=True); time.sleep(60)"
+    )
     job_id = batch.submit(code)
     until(
         lambda: "logStreamName" in batch.describe(job_id)["container"] and batch.lines(batch.describe(job_id)) == ["up"]
@@ -198,7 +203,10 @@ def test_terminate_sends_sigterm_and_the_reason_becomes_the_status_reason(batch:
 
 
 def test_terminate_kills_what_does_not_listen_with_its_children(batch: Batch) -> None:
-    code = "import signal, subprocess, time; signal.signal(15, signal.SIG_IGN); p = subprocess.Popen(['sleep', '77']); print(p.pid, flush=True); time.sleep(60)"
+    code = (
+        "import signal, subprocess, time; signal.signal(15, signal.SIG_IGN); "
+        "p = subprocess.Popen(['sleep', '77']); print(p.pid, flush=True); time.sleep(60)"
+    )
     job_id = batch.submit(code)
     until(lambda: "logStreamName" in batch.describe(job_id)["container"] and batch.lines(batch.describe(job_id)))
     grandchild = int(batch.lines(batch.describe(job_id))[0])
@@ -269,7 +277,7 @@ def test_lines_are_log_events_and_undecodable_bytes_do_no_harm(batch: Batch) -> 
 
 
 def test_python_m_behaves_as_in_a_process_of_its_own(batch: Batch) -> None:
-    """Such commands are forked from a warm process: module, arguments, exit codes and standard streams must not differ."""
+    """Such commands are forked from a warm process: arguments, exit codes and standard streams must not differ."""
     job = batch.run(["python", "-m", "json.tool", "--no-such-option"])
     assert job["container"]["exitCode"] == 2
     assert batch.lines(job)[0].startswith("usage: ")

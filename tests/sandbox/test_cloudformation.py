@@ -1,4 +1,4 @@
-"""CloudFormation in the sandbox: what it cannot carry out is refused by name, what the stacks say is really there (R2, R4–R6)."""
+"""CloudFormation: what it cannot carry out is refused by name, what the stacks say is really there (R2, R4–R6)."""
 
 from __future__ import annotations
 
@@ -172,7 +172,8 @@ def test_a_function_keeps_layers_log_group_and_dead_letter_queue(stack: Formatio
         Logs={"Type": "AWS::Logs::LogGroup", "Properties": {"RetentionInDays": 7}},
         Role={"Type": "AWS::IAM::Role", "Properties": {"AssumeRolePolicyDocument": {"Statement": [
             {"Effect": "Allow", "Action": "sts:AssumeRole", "Principal": {"Service": "lambda.amazonaws.com"}}]}}},
-        Layer={"Type": "AWS::Lambda::LayerVersion", "Properties": {"Content": {"S3Bucket": stack.name, "S3Key": "layer"}}},
+        Layer={"Type": "AWS::Lambda::LayerVersion", "Properties": {
+            "Content": {"S3Bucket": stack.name, "S3Key": "layer"}}},
         Function={"Type": "AWS::Lambda::Function", "Properties": {
             "Code": {"S3Bucket": stack.name, "S3Key": "code"}, "Handler": "handler.handler", "Runtime": "python3.13",
             "Role": {"Fn::GetAtt": ["Role", "Arn"]}, "Layers": [{"Ref": "Layer"}], "Timeout": 5, "MemorySize": 256,
@@ -212,9 +213,11 @@ def test_policies_of_buckets_and_queues_and_generated_secrets_are_there(stack: F
     }
     document = template(
         Bucket={"Type": "AWS::S3::Bucket", "Properties": {}},
-        BucketPolicy={"Type": "AWS::S3::BucketPolicy", "Properties": {"Bucket": {"Ref": "Bucket"}, "PolicyDocument": policy}},
+        BucketPolicy={"Type": "AWS::S3::BucketPolicy", "Properties": {
+            "Bucket": {"Ref": "Bucket"}, "PolicyDocument": policy}},
         Queue={"Type": "AWS::SQS::Queue", "Properties": {}},
-        QueuePolicy={"Type": "AWS::SQS::QueuePolicy", "Properties": {"Queues": [{"Ref": "Queue"}], "PolicyDocument": policy}},
+        QueuePolicy={"Type": "AWS::SQS::QueuePolicy", "Properties": {
+            "Queues": [{"Ref": "Queue"}], "PolicyDocument": policy}},
         Secret={"Type": "AWS::SecretsManager::Secret", "Properties": {
             "GenerateSecretString": {"SecretStringTemplate": '{"username": "u"}', "GenerateStringKey": "password"}}},
     )  # fmt: skip
@@ -248,7 +251,7 @@ def test_r4_the_deployed_job_definition_is_the_stacks(sandbox: Sandbox) -> None:
     name = sandbox.outputs["ImporterJobDefinitionName"]
     [found] = batch.describe_job_definitions(jobDefinitionName=name, status="ACTIVE")["jobDefinitions"]
     assert found["retryStrategy"]["attempts"] == 3
-    assert [list(rule)[0] for rule in found["retryStrategy"]["evaluateOnExit"]] == [
+    assert [next(iter(rule)) for rule in found["retryStrategy"]["evaluateOnExit"]] == [
         "onStatusReason",
         "onReason",
         "onExitCode",

@@ -29,7 +29,8 @@ def handler(event, context):
         os._exit(3)
     time.sleep(event.get("sleep", 0))
     return {"calls": len(calls), "pid": os.getpid(), "layer": layered.NAME, "variable": os.environ["VARIABLE"],
-            "name": context.function_name, "remaining": context.get_remaining_time_in_millis(), "id": context.aws_request_id,
+            "name": context.function_name, "remaining": context.get_remaining_time_in_millis(),
+            "id": context.aws_request_id,
             "endpoint": boto3.client("s3").meta.endpoint_url}
 """
 GREEDY = """

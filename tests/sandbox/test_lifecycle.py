@@ -61,7 +61,8 @@ def test_status_and_env_of_a_running_one(sandbox: Sandbox) -> None:
 def test_env_has_all_that_a_shell_needs(sandbox: Sandbox) -> None:
     assert set(sandbox.env) >= {
         "AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION", "AWS_DEFAULT_REGION",
-        "AWS_EC2_METADATA_DISABLED", "DATABASE_URL", "LONGHAUL_ENV", "LOGS_BUCKET", "REIMPORT_BUCKET", "STATE_MACHINE_ARN",
+        "AWS_EC2_METADATA_DISABLED", "DATABASE_URL", "LONGHAUL_ENV", "LOGS_BUCKET", "REIMPORT_BUCKET",
+        "STATE_MACHINE_ARN",
     }  # fmt: skip
     assert sandbox.env["STATE_MACHINE_ARN"] == sandbox.outputs["EvalLogReimportStateMachineArn"]
     with psycopg.connect(sandbox.env["DATABASE_URL"]) as connection:

@@ -117,7 +117,8 @@ def test_when_the_sandbox_is_killed_keeper_jobs_and_their_children_end(tmp_path:
         "k = processes.install()\n"
         "out = open(sys.argv[1], 'wb')\n"
         "p = k.start(['sh', '-c', 'trap : TERM; sleep 61 & echo $!; echo $$; wait; sleep 62'],\n"
-        "            environment=surroundings.child_environment(), cwd=surroundings.ROOT, stdin=0, output=out.fileno())\n"
+        "            environment=surroundings.child_environment(), cwd=surroundings.ROOT, stdin=0,\n"
+        "            output=out.fileno())\n"
         "print(k.pid, flush=True)\n"
         "signal.pause()\n"
     )
