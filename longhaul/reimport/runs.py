@@ -218,7 +218,7 @@ class Runs:
             max_concurrency=found["maxConcurrency"],
             tolerated_failure_percentage=found["toleratedFailurePercentage"],
             redrive_count=found.get("redriveCount", 0),
-            pending=counts["pending"],
+            pending=counts["pending"] + counts.get("pendingRedrive", 0),  # the latter were started once and wait again
             running=counts["running"],
             succeeded=counts["succeeded"],
             failed=counts["failed"],
