@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aws_cdk import Fn, Stack
+from aws_cdk import Annotations, Fn, Stack
 from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
@@ -30,6 +30,10 @@ class Network(Construct):
         self.vpc = ec2.Vpc.from_vpc_attributes(
             self, "Vpc", vpc_id=given.vpc_id, availability_zones=zones, private_subnet_ids=list(given.subnet_ids)
         )
+        for subnet in self.vpc.private_subnets:
+            Annotations.of(subnet).acknowledge_warning(
+                "@aws-cdk/aws-ec2:noSubnetRouteTableId", "Nothing here adds a route to a given network"
+            )
         self.subnets = ec2.SubnetSelection(subnets=self.vpc.private_subnets)
         self.security_groups = [
             ec2.SecurityGroup.from_security_group_id(self, f"Group{index}", group, mutable=False)

@@ -145,6 +145,23 @@ def test_given_network_logs_bucket_warehouse_and_image_are_used_as_they_are(synt
     assert outputs["ImporterJobDefinitionName"] == "prd-orca-eval-log-importer"
 
 
+def test_a_created_warehouse_in_a_given_network_admits_its_security_groups(synthesis: Synthesis) -> None:
+    given = synthesis.fresh(
+        "dev",
+        checked=True,
+        vpc_id="vpc-0a1b2c3d4e5f60718",
+        subnet_ids="subnet-0a1b2c3d4e5f60718,subnet-1a1b2c3d4e5f60718",
+        security_group_ids="sg-0a1b2c3d4e5f60718,sg-1a1b2c3d4e5f60718",
+    )
+    rules = given.of_type("AWS::EC2::SecurityGroupIngress")
+    assert {rule.properties["SourceSecurityGroupId"] for rule in rules} == {
+        "sg-0a1b2c3d4e5f60718",
+        "sg-1a1b2c3d4e5f60718",
+    }
+    subnets = given.the("AWS::RDS::DBSubnetGroup").properties["SubnetIds"]
+    assert subnets == ["subnet-0a1b2c3d4e5f60718", "subnet-1a1b2c3d4e5f60718"]
+
+
 def test_a_created_warehouse_is_encrypted_private_and_observable(synthesis: Synthesis) -> None:
     for env, protected in (("dev", False), ("prd", True)):
         found = synthesis(env)
