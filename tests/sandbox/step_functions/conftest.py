@@ -320,7 +320,7 @@ def machine(jobs: Jobs) -> Machine:
     return Machine().create()
 
 
-def until(true: Callable[[], Any], seconds: float = 10) -> Any:
+def until(true: Callable[[], Any], seconds: float = 30) -> Any:
     """Wait for something to come true; the test fails when it does not."""
     end = time.monotonic() + seconds
     while not (found := true()):
