@@ -71,7 +71,7 @@ def test_w1_a_key_that_holds_another_eval_now(database_url: str, fresh_database,
 
 
 def test_w1_a_dropped_sample_comes_back_with_the_older_log(database_url: str, tmp_path: Path) -> None:
-    """The newest log drops what an older one holds: removed, the older one reported and no longer taken for unchanged."""
+    """The newest log drops what an older one holds: removed, the older one reported and not taken for unchanged."""
     shared = sample(1, uuid="shared")
     older = write_log(tmp_path / "older.eval", [shared, sample(2)], head=header("eval-old"))
     newer_path = tmp_path / "newer.eval"
@@ -172,7 +172,7 @@ def world(draw: random.Random, folder: Path, rename: Callable[[str], str]) -> li
     return paths
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_w1_sets_of_overlapping_logs_in_random_orders(
     database_url: str, fresh_database, tmp_path: Path, seed: int
 ) -> None:
@@ -183,16 +183,18 @@ def test_w1_sets_of_overlapping_logs_in_random_orders(
         draw.shuffle(paths)
         for path in paths:
             attempt(database_url, path, force=draw.random() < 0.5)
-    for _ in range(10):
-        stale = values(database_url, "SELECT DISTINCT location FROM stale_log")
-        if not stale:
-            break
-        for location in stale:
-            attempt(database_url, Path(location.removeprefix("file://")))
-    assert values(database_url, "SELECT count(*) FROM stale_log") == [0]
+    settle(database_url)
     other = fresh_database()
     draw.shuffle(paths)
     for path in paths:
         imported(other, path)
-    assert values(other, "SELECT count(*) FROM stale_log") == [0]
+    settle(other)
     assert contents(database_url) == contents(other)
+
+
+def settle(url: str) -> None:
+    """Import again what is reported as stale."""
+    for _ in range(10):
+        for location in values(url, "SELECT DISTINCT location FROM stale_log"):
+            attempt(url, Path(location.removeprefix("file://")))
+    assert values(url, "SELECT count(*) FROM stale_log") == [0]
