@@ -21,7 +21,6 @@ from botocore.config import Config
 from sandbox import surroundings
 
 Found = TypeVar("Found")
-BARE = Path(__file__).with_name("bare_server.py")
 START_SECONDS = 180
 
 
@@ -122,7 +121,7 @@ class Bare(Endpoint):
 def bare_endpoint(folder: Path) -> Iterator[Bare]:
     """Start one, and end it."""
     process = subprocess.Popen(
-        [sys.executable, str(BARE), str(folder)],
+        [sys.executable, "-m", "tests.sandbox.bare_server", str(folder)],
         stdout=subprocess.PIPE,
         text=True,
         cwd=surroundings.ROOT,
