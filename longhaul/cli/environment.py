@@ -49,7 +49,7 @@ class Environment:
         return boto3.Session(
             aws_access_key_id=env.get("AWS_ACCESS_KEY_ID"),
             aws_secret_access_key=env.get("AWS_SECRET_ACCESS_KEY"),
-            region_name=env.get("AWS_REGION"),
+            region_name=env.get("AWS_REGION") or os.environ.get("AWS_REGION"),  # boto3 reads AWS_DEFAULT_REGION only
         )
 
     def client(self, service: str) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import Any, BinaryIO
+from typing import Any
 
 import click
 from botocore.exceptions import BotoCoreError, ClientError
@@ -35,6 +35,7 @@ from longhaul.reimport.runs import (
 from longhaul.reimport.selectors import Selector, select
 
 _SHOWN = 5
+_KEYS_FILE = click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +53,7 @@ class Plan:
 
 @click.command(short_help="Start a run of a list of logs.")
 @click.option("--name", type=RunName(), help="Name of the list and the run: 1 to 80 of A-Z a-z 0-9 _ -.")
-@click.option("--keys-file", type=click.File("rb"), help="One key or s3:// URI a line; - is stdin.")
+@click.option("--keys-file", type=_KEYS_FILE, metavar="FILE", help="One key or s3:// URI a line; - is stdin.")
 @click.option("--prefix", help="Instead of a keys file: all logs below this prefix.")
 @click.option("--eval-set", "eval_sets", multiple=True, metavar="ID", help="All logs of this eval set (repeatable).")
 @click.option("--modified-since", type=Moment(), help="Only logs modified then or later.")
@@ -74,7 +75,7 @@ class Plan:
 def start(
     environment: Environment,
     name: str | None,
-    keys_file: BinaryIO | None,
+    keys_file: str | None,
     uploaded: str | None,
     max_concurrency: int,
     tolerated_failure_percentage: float,
@@ -106,7 +107,8 @@ def start(
         if uploaded is not None:
             invalid = _add_valid(items, read_list(s3, bucket, key))
         elif keys_file is not None:
-            items.add((found, None) for found in read_keys(keys_file, logs_bucket, keys_file.name))
+            with click.open_file(keys_file, "rb") as lines:
+                items.add((found, None) for found in read_keys(lines, logs_bucket, keys_file))
         else:
             assert selector is not None  # noqa: S101 - the check of the sources above
             items.add(select(s3, logs_bucket, selector))
