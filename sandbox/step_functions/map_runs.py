@@ -53,8 +53,6 @@ class MapRun:
         self.attempted: set[int] = set()
         """Indices that the present redrive, or the first attempt, has started."""
         self.results_written = 0
-        self.written: set[int] = set()
-        """Indices whose success is in a result file."""
         self.succeeded_files: list[dict[str, Any]] = []
         self.next_file: Counter[str] = Counter()
         """Per status, the index of its next result file."""

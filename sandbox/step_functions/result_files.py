@@ -45,15 +45,14 @@ class ResultWriter:
     def write(self) -> dict[str, Any]:
         """Write the files and the manifest; returns the map's output."""
         run = self._run
-        done = [(i, child) for i, child in run.children.items() if i in run.attempted]
-        fresh = [child for i, child in done if child.status == "SUCCEEDED" and i not in run.written]
+        done = [child for index, child in run.children.items() if index in run.attempted]
+        good = [child for child in done if child.status == "SUCCEEDED"]
         files = {
-            "FAILED": self._files("FAILED", (record(child) for _, child in done if child.status != "SUCCEEDED")),
+            "FAILED": self._files("FAILED", (record(child) for child in done if child.status != "SUCCEEDED")),
             "PENDING": self._files("PENDING", self._pending()),
-            "SUCCEEDED": [*run.succeeded_files, *self._files("SUCCEEDED", map(record, fresh))],
+            "SUCCEEDED": [*run.succeeded_files, *self._files("SUCCEEDED", map(record, good))],
         }
         run.succeeded_files = files["SUCCEEDED"]
-        run.written.update(i for i, child in done if child.status == "SUCCEEDED")
         manifest = {"DestinationBucket": self._bucket, "MapRunArn": run.arn, "ResultFiles": files}
         key = f"{self._folder}/manifest.json"
         self._put(key, json.dumps(manifest, ensure_ascii=False).encode())
