@@ -14,13 +14,8 @@ from longhaul.reimport.extraction import Extractor
 from longhaul.reimport.sizing import Tiers
 
 logger = Logger()
-extractor = Extractor.of(
-    boto3.client("s3"),
-    boto3.client("stepfunctions"),
-    os.environ["STATE_MACHINE_ARN"],
-    os.environ["REIMPORT_BUCKET"],
-    Tiers.from_environment(os.environ),
-)
+s3, sfn, tiers = boto3.client("s3"), boto3.client("stepfunctions"), Tiers.from_environment(os.environ)
+extractor = Extractor.of(s3, sfn, os.environ["STATE_MACHINE_ARN"], os.environ["REIMPORT_BUCKET"], tiers)
 RESERVE_SECONDS = 120.0  # of the time-out, for reading and writing after the wait
 
 
@@ -29,9 +24,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Take a Step Functions status-change event, or anything else as the call for a sweep."""
     run_arn = event.get("detail", {}).get("executionArn")
     if run_arn is None:
-        swept = extractor.sweep()
-        logger.info("swept", extra={"runs": swept})
-        return {"runs": swept}
+        return {"runs": extractor.sweep()}
     logger.append_keys(execution=run_arn)
     wait = max(0.0, context.get_remaining_time_in_millis() / 1000 - RESERVE_SECONDS)
     try:
