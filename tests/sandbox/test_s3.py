@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -60,6 +61,37 @@ def test_case_q06_of_fifty_writers_one_wins(s3: Any, bucket: str) -> None:
             ]
             codes = list(pool.map(lambda one: outcome(s3.put_object, **one)[0], tries))
             assert (codes.count(200), codes.count(412)) == (1, 49)
+
+
+def test_case_q06_no_writer_comes_between_the_look_and_the_write_of_another() -> None:
+    """The race above is rare; here each writer is slow."""
+    from moto.s3.exceptions import PreconditionFailed
+
+    from sandbox import s3 as module
+
+    stored: dict[str, str] = {}
+
+    class Request:
+        headers = {"If-None-Match": "*"}  # noqa: RUF012
+        bucket_name = "b"
+        backend = type("Backend", (), {"get_object": staticmethod(lambda bucket, key: stored.get(key))})
+
+        def parse_key_name(self) -> str:
+            return "key"
+
+    def slow_put(request: Request) -> str:
+        time.sleep(0.05)
+        stored["key"] = "object"
+        return "written"
+
+    def attempt(_: int) -> str:
+        try:
+            return str(module._locked(slow_put)(Request()))
+        except PreconditionFailed:
+            return "refused"
+
+    with ThreadPoolExecutor(4) as pool:
+        assert sorted(pool.map(attempt, range(4))) == ["refused", "refused", "refused", "written"]
 
 
 def test_copies_obey_conditions_on_their_target(s3: Any, bucket: str) -> None:
