@@ -20,7 +20,9 @@ from tests.infra.conftest import Change, Synthesis
 from tests.infra.deployment import Deployment
 
 ROOT = Path(__file__).parents[2]
-JSII_CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "aws" / "jsii" / "package-cache"
+JSII_CACHE = os.environ.get(  # what this session's own jsii has unpacked already
+    "JSII_RUNTIME_PACKAGE_CACHE_ROOT", str(Path.home() / ".cache" / "aws" / "jsii" / "package-cache")
+)
 
 
 def cdk_synth(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -35,7 +37,7 @@ def cdk_synth(folder: Path, *arguments: str, **variables: str) -> subprocess.Com
     environment = {
         "PATH": str(programs),
         "HOME": str(folder / "home"),
-        "JSII_RUNTIME_PACKAGE_CACHE_ROOT": str(JSII_CACHE),
+        "JSII_RUNTIME_PACKAGE_CACHE_ROOT": JSII_CACHE,
     }
     command = ["node", str(ROOT / "node_modules/aws-cdk/bin/cdk"), "synth", "--quiet", "-o", str(folder / "out")]
     return subprocess.run(
