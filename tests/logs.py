@@ -89,7 +89,11 @@ def sample(id: int | str = 1, epoch: int = 1, **fields: Any) -> dict[str, Any]: 
             {"id": "m1", "role": "user", "content": "What is it?", "source": "input"},
             {"id": "m2", "role": "assistant", "content": "this", "source": "generate", "model": "mockllm/model"},
         ],
-        "output": {"model": "mockllm/model", "choices": [{"message": {"role": "assistant", "content": "this"}}]},
+        "output": {
+            "model": "mockllm/model",
+            "choices": [{"message": {"role": "assistant", "content": "this"}, "stop_reason": "stop"}],
+            "completion": "this",
+        },
         "scores": {"match": {"value": "C", "answer": "this", "explanation": "it is"}},
         "metadata": {"difficulty": 3},
         "store": {"unused": "x" * 20},
