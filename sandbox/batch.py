@@ -4,8 +4,8 @@ Sources: API_SubmitJob, API_RegisterJobDefinition, API_DescribeJobs, API_ListJob
 the AWS Batch API reference. Gaps of moto 5.2.5 (`batch/models.py`, `batch/responses.py`) that this closes: SubmitJob
 ignores retryStrategy and lets oversized overrides pass; a definition is looked up among INACTIVE revisions too and
 never by an ARN without revision; a new revision inherits what it did not name, and platform capabilities for ever;
-DescribeJobs loops over a dictionary that other threads change; ListJobs without a status lists all instead of
-RUNNING; `reset` leaves jobs running.
+DescribeJobs loops over a dictionary that other threads change; ListJobs has no pages and lists all without a status
+instead of RUNNING; `reset` leaves jobs running.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from moto.core.base_backend import BackendDict
 from sandbox import batch_rules, processes, surroundings
 from sandbox.batch_jobs import LocalJob
 
+MOST_AT_ONCE = 100  # jobs of a DescribeJobs, and of a page of ListJobs
 _UNSUPPORTED_OF_SUBMIT = (
     "arrayProperties", "nodeOverrides", "eksPropertiesOverride", "ecsPropertiesOverride", "schedulingPriorityOverride",
     "consumableResourcePropertiesOverride",
@@ -48,7 +49,7 @@ def install() -> None:
     models.BatchBackend.terminate_job = lambda self, job_id, reason: _terminate(self, job_id, reason, cancel=False)
     BackendDict.reset = classmethod(_after_the_jobs(BackendDict.reset.__func__))
     responses.BatchResponse.submitjob = _submit_job
-    responses.BatchResponse.listjobs = _list_jobs(responses.BatchResponse.listjobs)
+    responses.BatchResponse.listjobs = _list_jobs
 
 
 def _submit_job(self: Any) -> str:
@@ -94,21 +95,26 @@ def _submit_job(self: Any) -> str:
     return json.dumps({"jobArn": new.arn, "jobId": new.job_id, "jobName": name})
 
 
-def _list_jobs(original: Any) -> Any:
-    def list_jobs(self: Any) -> str:
-        if not self._get_param("jobStatus") and not self._get_param("filters"):
-            running = self.batch_backend.list_jobs(
-                job_queue_name=self._get_param("jobQueue"),
-                array_job_id=self._get_param("arrayJobId"),
-                job_status="RUNNING",
-            )
-            return json.dumps({"jobSummaryList": [one.describe_short() for one in running]})
-        return str(original(self))
-
-    return list_jobs
+def _list_jobs(self: Any) -> str:
+    """Pages of a hundred at most; without a status or a filter those that are RUNNING."""
+    filters = self._get_param("filters")
+    found = self.batch_backend.list_jobs(
+        job_queue_name=self._get_param("jobQueue"),
+        array_job_id=self._get_param("arrayJobId"),
+        job_status=self._get_param("jobStatus") or (None if filters else "RUNNING"),
+        filters=filters,
+    )
+    start = int(self._get_param("nextToken") or 0)
+    end = start + min(int(self._get_param("maxResults") or MOST_AT_ONCE), MOST_AT_ONCE)
+    more = {"nextToken": str(end)} if end < len(found) else {}
+    return json.dumps({"jobSummaryList": [one.describe_short() for one in found[start:end]], **more})
 
 
 def _describe_jobs(self: Any, jobs: list[str] | None) -> list[dict[str, Any]]:
+    if len(jobs or []) > MOST_AT_ONCE:
+        raise ClientException(
+            f"Error executing request, Exception : at most {MOST_AT_ONCE} jobs can be described at once"
+        )
     found = (self._jobs.get(one.rsplit("/", 1)[-1]) for one in dict.fromkeys(jobs or []))
     return [one.describe() for one in found if one is not None]
 

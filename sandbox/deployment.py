@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -100,10 +100,8 @@ def _cdk(folder: Path, *arguments: str) -> None:
 
 def python(folder: Path, *arguments: str, extra: dict[str, str]) -> None:
     """Run a module of the project with the sandbox's interpreter, as a deployment step."""
-    import sys
-
     command = [sys.executable, "-m", *arguments]
-    variables = {**surroundings.child_environment(), **extra, "PYTHONPATH": os.pathsep.join([str(surroundings.ROOT)])}
+    variables = {**surroundings.child_environment(), **extra}
     code, text = processes.run(command, environment=variables, cwd=surroundings.ROOT, timeout_seconds=TOOL_SECONDS)
     with open(folder / "server.log", "a") as log:
         log.write(f"$ python -m {' '.join(arguments)}\n{text}\n")

@@ -145,27 +145,31 @@ def envelope_of(event: dict[str, Any]) -> dict[str, Any]:
 
 def _deliver(rule: Any, target: dict[str, Any], event: dict[str, Any]) -> None:
     """One event to one target, again after a pause when that may help, else to the target's dead-letter queue."""
-    allowed = int(target.get("RetryPolicy", {}).get("MaximumRetryAttempts", 185))
+    allowed = int(target.get("RetryPolicy", {}).get("MaximumRetryAttempts", len(RETRY_SECONDS)))
+    pauses = RETRY_SECONDS[:allowed]
     attempts = 0
-    while True:
-        try:
-            return event_targets.send(target, event, rule.arn)
-        except event_targets.UndeliverableError as error:
-            failure, exhausted = error, None
-            if error.retriable:
-                if attempts < min(allowed, len(RETRY_SECONDS)):
-                    time.sleep(RETRY_SECONDS[attempts])
-                    attempts += 1
-                    continue
-                exhausted = "MaximumRetryAttempts"
-        except Exception as error:  # the outermost edge of a delivery: the sender of an event never sees it
-            log.exception("rule %s, target %s", rule.name, target["Arn"])
-            failure, exhausted = event_targets.UndeliverableError("INTERNAL_ERROR", repr(error), retriable=True), None
-        log.warning("rule %s could not deliver to %s: %s", rule.name, target["Arn"], failure)
-        queue = target.get("DeadLetterConfig", {}).get("Arn")
-        if queue:
-            event_targets.dead_letter(queue, event, rule.arn, target["Arn"], failure, attempts, exhausted)
-        return None
+    while failure := _failure(target, event, rule.arn):
+        if not failure.retriable or attempts == len(pauses):
+            break
+        time.sleep(pauses[attempts])
+        attempts += 1
+    if failure is None:
+        return
+    log.warning("rule %s could not deliver to %s: %s", rule.name, target["Arn"], failure)
+    if queue := target.get("DeadLetterConfig", {}).get("Arn"):
+        exhausted = "MaximumRetryAttempts" if failure.retriable else None
+        event_targets.dead_letter(queue, event, rule.arn, target["Arn"], failure, attempts, exhausted)
+
+
+def _failure(target: dict[str, Any], event: dict[str, Any], rule_arn: str) -> event_targets.UndeliverableError | None:
+    """Why a target did not take an event; None when it did. The sender of the event never sees it."""
+    try:
+        event_targets.send(target, event, rule_arn)
+    except event_targets.UndeliverableError as error:
+        return error
+    except Exception as error:  # noqa: BLE001  # a delivery's outermost edge; logged by the caller
+        return event_targets.UndeliverableError("INTERNAL_ERROR", repr(error), retriable=True)
+    return None
 
 
 # ---- schedules -------------------------------------------------------------------------------------------------------

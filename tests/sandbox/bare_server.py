@@ -1,4 +1,4 @@
-"""The sandbox's endpoint without stacks and warehouse: `python -m tests.sandbox.bare_server FOLDER` prints its variables."""
+"""The sandbox's endpoint without stacks: `python -m tests.sandbox.bare_server FOLDER` prints its variables."""
 
 import json
 import os

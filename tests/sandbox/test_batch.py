@@ -181,7 +181,8 @@ def test_a_submission_can_ask_for_more_memory(batch: Batch) -> None:
 
 
 def test_an_attempt_that_takes_too_long_is_stopped_and_not_retried(batch: Batch) -> None:
-    job = batch.run("import time; time.sleep(60)", timeout={"attemptDurationSeconds": 1})
+    more = {"timeout": {"attemptDurationSeconds": 1}, "retryStrategy": {"attempts": 2}}  # which would retry any failure
+    job = batch.run("import time; time.sleep(60)", **more)
     assert (job["status"], job["statusReason"]) == ("FAILED", "Job attempt duration exceeded timeout")
     assert len(job["attempts"]) == 1
 
@@ -342,6 +343,19 @@ def test_list_jobs_without_a_status_means_running(batch: Batch) -> None:
     assert [j["jobId"] for j in batch.batch.list_jobs(jobQueue=batch.queue)["jobSummaryList"]] == [job_id]
     batch.batch.terminate_job(jobId=job_id, reason="done")
     batch.ended(job_id)
+
+
+def test_case_r06_lists_have_pages_and_descriptions_a_limit(batch: Batch) -> None:
+    """moto returns all at once: who forgets the second page would not notice."""
+    for job_id in [batch.submit("pass") for _ in range(3)]:
+        batch.ended(job_id)
+    first = batch.batch.list_jobs(jobQueue=batch.queue, jobStatus="SUCCEEDED", maxResults=2)
+    assert len(first["jobSummaryList"]) == 2
+    second = batch.batch.list_jobs(jobQueue=batch.queue, jobStatus="SUCCEEDED", nextToken=first["nextToken"])
+    assert second["jobSummaryList"]
+    assert not {j["jobId"] for j in first["jobSummaryList"]} & {j["jobId"] for j in second["jobSummaryList"]}
+    with pytest.raises(ClientError, match="at most 100"):
+        batch.batch.describe_jobs(jobs=[str(number) for number in range(101)])
 
 
 def test_describe_while_jobs_come_and_go(batch: Batch) -> None:

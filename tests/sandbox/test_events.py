@@ -164,6 +164,36 @@ def test_case_c01_an_undeliverable_event_reaches_the_targets_dead_letters_and_sa
     assert "gone" in attributes["ERROR_MESSAGE"]
 
 
+@pytest.mark.parametrize(
+    ("failures", "policy", "delivered", "retries"),
+    [(2, {}, True, None), (9, {}, False, "2"), (1, {"RetryPolicy": {"MaximumRetryAttempts": 0}}, False, "0")],
+)
+def test_a_delivery_that_may_succeed_later_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, failures: int, policy: dict[str, Any], delivered: bool, retries: str | None
+) -> None:
+    from sandbox import event_targets, events
+
+    sent: list[str] = []
+    dead: list[tuple[str, str]] = []
+
+    def send(target: dict[str, Any], event: dict[str, Any], rule_arn: str) -> None:
+        sent.append("try")
+        if len(sent) <= failures:
+            raise ConnectionError
+
+    def dead_letter(
+        queue: str, event: Any, rule: str, target: str, failure: Any, attempts: int, exhausted: str
+    ) -> None:
+        dead.append((str(attempts), exhausted))
+
+    monkeypatch.setattr(events, "RETRY_SECONDS", (0.0, 0.0))
+    monkeypatch.setattr(event_targets, "send", send)
+    monkeypatch.setattr(event_targets, "dead_letter", dead_letter)
+    rule = type("Rule", (), {"name": "r", "arn": RULE})
+    events._deliver(rule, {"Arn": "a", "DeadLetterConfig": {"Arn": "q"}, **policy}, EVENT)
+    assert dead == ([] if delivered else [(retries, "MaximumRetryAttempts")])
+
+
 def test_one_broken_target_keeps_no_other_from_its_event(bus: Bus) -> None:
     url, arn = bus.queue()
     bus.rule({"Arn": "arn:aws:sqs:us-east-1:123456789012:none"}, {"Arn": arn})
