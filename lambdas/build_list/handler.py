@@ -8,11 +8,13 @@ from typing import Any
 import boto3
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
+from botocore.config import Config
 
 from longhaul.reimport.building import build_from_event
+from longhaul.reimport.listing import READERS
 
 logger = Logger()
-s3 = boto3.client("s3")
+s3 = boto3.client("s3", config=Config(max_pool_connections=READERS))
 LOGS_BUCKET, REIMPORT_BUCKET = os.environ["LOGS_BUCKET"], os.environ["REIMPORT_BUCKET"]
 SMALL_MAX_BYTES = int(os.environ["SMALL_MAX_BYTES"])
 

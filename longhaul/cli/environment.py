@@ -17,11 +17,17 @@ from botocore.exceptions import ClientError, NoRegionError
 
 import longhaul
 from longhaul.cli.errors import EnvironmentProblemError
+from longhaul.reimport.listing import READERS
 from longhaul.reimport.sizing import Tiers
 
 SANDBOX = "sandbox"
 DEFAULT_PROJECT = "hawk"
-_CONFIG = Config(retries={"mode": "standard", "max_attempts": 8}, connect_timeout=5, read_timeout=60)
+_CONFIG = Config(
+    retries={"mode": "standard", "max_attempts": 5},
+    connect_timeout=5,
+    read_timeout=60,
+    max_pool_connections=READERS,
+)
 
 
 class Environment:

@@ -84,5 +84,6 @@ def _explain_client(error: BotoCoreError) -> Problem:
     ):
         return Problem(message=f"no usable AWS credentials ({error}); {_SIGN_IN}", exit_code=BAD_ENVIRONMENT)
     if isinstance(error, EndpointConnectionError | ConnectTimeoutError):
-        return Problem(message=f"{error}; check the network and AWS_REGION", exit_code=BAD_ENVIRONMENT)
+        remedy = "check the network and AWS_REGION; `longhaul sandbox status` if it is the sandbox"
+        return Problem(message=f"{error}; {remedy}", exit_code=BAD_ENVIRONMENT)
     return Problem(message=str(error), exit_code=FAILED)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 LISTS_PREFIX = "lists/"
 EXAMPLES = 100  # missing and duplicate keys spelled out in a summary; the rest is counted
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,80}")
-_READERS = 16  # HeadObject calls in flight
+READERS = 32  # HeadObject calls in flight: the S3 client needs as many connections
 _CHUNK = 1_000
 _UPLOAD_ATTEMPTS = 6
 _PUT_MAX_BYTES = 5 * 1024**3  # S3's limit of one PutObject; a million keys of the longest kind are about 1 GiB
@@ -73,7 +73,7 @@ class Draft:
         """Ask S3 for the sizes that are unknown; a missing log stays, any other failure stops everything (R19)."""
         s3.head_bucket(Bucket=bucket)  # HeadObject answers 404 for a missing bucket too
         last = 0
-        with ThreadPoolExecutor(_READERS) as readers:
+        with ThreadPoolExecutor(READERS) as readers:
             while chunk := self._database.execute(
                 "SELECT place, key FROM item WHERE size IS NULL AND place > ? ORDER BY place LIMIT ?", (last, _CHUNK)
             ).fetchall():

@@ -53,8 +53,9 @@ def test_what_is_no_text_is_named() -> None:
 
 
 def test_many_problems_are_counted() -> None:
-    with pytest.raises(InvalidArgumentError, match=r"has 1,500 bad lines:(?s:.*)and 1,480 more"):
+    with pytest.raises(InvalidArgumentError, match=r"has 1,500 bad lines:(?s:.*)and 1,480 more") as caught:
         read("nope\n" * 1500)
+    assert len(str(caught.value).splitlines()) == 22
 
 
 def test_a_key_whose_line_would_say_something_else_is_not_writable() -> None:
