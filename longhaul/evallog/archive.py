@@ -57,6 +57,8 @@ class Archive:
         try:
             self.size_bytes = os.fstat(self._file.fileno()).st_size
             self.members = _read_directory(self._file, self.size_bytes)
+            # A name that damage has changed would hide its member, and a sample with it: look at every one.
+            self._offsets = {name: self._data_offset(member) for name, member in self.members.items()}
         except BaseException:
             self._file.close()
             raise
@@ -78,7 +80,7 @@ class Archive:
         """The whole content of `member`, which must be at most `limit_bytes` long."""
         if member.size_bytes > limit_bytes:
             raise DamagedLogError(f"{member.name} is {member.size_bytes} bytes long, more than {limit_bytes}")
-        start = self._data_offset(member)
+        start = self._offsets[member.name]
         packed = os.pread(self._file.fileno(), member.packed_bytes, start)
         if member.method == ZSTD and _single_frame(packed, member.size_bytes):
             try:
@@ -94,7 +96,7 @@ class Archive:
 
     def chunks(self, member: Member) -> Iterator[bytes]:
         """The content of `member` in pieces of at most 1 MiB; size and CRC are verified at the end."""
-        source = _Slice(self._file.fileno(), self._data_offset(member), member.packed_bytes)
+        source = _Slice(self._file.fileno(), self._offsets[member.name], member.packed_bytes)
         pieces = {STORED: _stored, DEFLATE: _inflated, ZSTD: self._unzstd}[member.method](source)
         size = crc = 0
         try:

@@ -6,6 +6,7 @@ made only if messages are wanted, reads them one by one.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 
 from longhaul.evallog import records
@@ -25,9 +26,17 @@ _EVENT_FIELDS = frozenset(Event.__struct_encode_fields__)
 Source = Callable[[], Iterator[bytes]]
 
 
-def large(source: Source, name: str, header: Header, *, doubles_only: bool = False) -> Sample:
-    """A sample read in pieces; `source` starts one more reading at each call."""
+@contextlib.contextmanager
+def large(source: Source, name: str, header: Header, *, doubles_only: bool = False) -> Iterator[Sample]:
+    """A sample read in pieces, valid within the context; `source` starts one more reading at each call."""
     attachments = SpooledAttachments()
+    try:
+        yield _read(source, name, header, attachments, doubles_only)
+    finally:
+        attachments.close()
+
+
+def _read(source: Source, name: str, header: Header, attachments: SpooledAttachments, doubles_only: bool) -> Sample:
     tally = Tally()
     fields: list[bytes] = []
     message_count = 0

@@ -6,6 +6,7 @@ the shards of a merged log are recognised and refused: they are never imported b
 
 from __future__ import annotations
 
+import functools
 import re
 import tempfile
 from collections.abc import Iterator
@@ -94,7 +95,9 @@ class _ArchiveLog:
                 yield whole(data, name, self.header, doubles_only=self._doubles_only)
             else:
                 chunks = self._archive.chunks
-                yield large(lambda: chunks(member), name, self.header, doubles_only=self._doubles_only)  # noqa: B023
+                source = functools.partial(chunks, member)
+                with large(source, name, self.header, doubles_only=self._doubles_only) as sample:
+                    yield sample
 
     def close(self) -> None:
         self._archive.close()
@@ -138,7 +141,9 @@ class _DocumentLog:
             with tempfile.TemporaryFile() as spool:
                 for piece in cursor.pieces():
                     spool.write(piece)
-                yield large(lambda: _chunks(spool), name, self.header, doubles_only=self._doubles_only)
+                source = functools.partial(_chunks, spool)
+                with large(source, name, self.header, doubles_only=self._doubles_only) as sample:
+                    yield sample
             return
         yield whole(data, name, self.header, doubles_only=self._doubles_only)
 

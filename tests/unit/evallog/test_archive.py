@@ -125,3 +125,9 @@ def test_files_that_are_no_archives(tmp_path: Path) -> None:
         (tmp_path / "a").write_bytes(data)
         with pytest.raises(DamagedLogError):
             Archive(tmp_path / "a")
+
+
+def test_a_name_that_damage_changed_hides_no_member(tmp_path: Path) -> None:
+    path = write_zip(tmp_path / "a.eval", [Entry(name="a", data=b"a"), Entry(name="zzz", local_name="b", data=b"b")])
+    with pytest.raises(DamagedLogError, match="not where"):
+        read(path)
