@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import unicodedata
@@ -25,8 +26,12 @@ def safe(text: str) -> str:
 
 
 def say(text: str = "") -> None:
-    """Tell the operator something, on stderr; line breaks are ours and stay."""
-    click.echo("\n".join(safe(line) for line in text.split("\n")), err=True)
+    """Tell the operator something, on stderr; line breaks are ours and stay.
+
+    A reader that has gone (`2>&1 | head`) must not end a verb half-way, such as between upload and start.
+    """
+    with contextlib.suppress(BrokenPipeError):
+        click.echo("\n".join(safe(line) for line in text.split("\n")), err=True)
 
 
 def warn(text: str) -> None:

@@ -63,3 +63,13 @@ def test_sizes(value: float, text: str) -> None:
 @pytest.mark.parametrize(("value", "text"), [(0.4, "0 s"), (61, "1 min 01 s"), (3661, "1 h 01 min")])
 def test_durations(value: Any, text: str) -> None:
     assert output.lasting(value) == text
+
+
+def test_a_reader_that_has_gone_ends_no_verb(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(*_: Any, **__: Any) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr("click.echo", gone)
+    output.say("between upload and start")
+    with pytest.raises(BrokenPipeError):
+        output.put("data")
