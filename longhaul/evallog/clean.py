@@ -36,7 +36,7 @@ def storable(data: bytes) -> bytes:
             data.decode()
         except UnicodeDecodeError:
             data = data.decode("utf-8", "replace").encode()
-    if b"\\u0000" in data or b"\\ud" in data or b"\\uD" in data:
+    if b"\\u" in data and (b"\\u0000" in data or b"\\ud" in data or b"\\uD" in data):
         data = _ESCAPE.sub(_escape, data)
     return data
 
