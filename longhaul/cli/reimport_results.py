@@ -22,11 +22,11 @@ from longhaul.reimport.runs import RUNNING, Run, Runs, require_map_runs
 
 _RUNS_SEARCHED = 10
 _NEXT_STEPS = {
-    FailureClass.DAMAGED_LOG: "repair or replace the log, then redrive or retry",
-    FailureClass.LOG_NOT_FOUND: "put the log back, then redrive or retry",
+    FailureClass.DAMAGED_LOG: "repair or replace the log, then {again}",
+    FailureClass.LOG_NOT_FOUND: "put the log back, then {again}",
     FailureClass.REFUSED: "`longhaul reimport logs KEY` says why; the same input fails again",
-    FailureClass.WAREHOUSE_UNAVAILABLE: "when the warehouse is well, redrive, or retry with a lower cap",
-    FailureClass.LOG_CHANGED: "when the log is complete, redrive or retry",
+    FailureClass.WAREHOUSE_UNAVAILABLE: "when the warehouse is well, {again}, perhaps with a lower cap",
+    FailureClass.LOG_CHANGED: "when the log is complete, {again}",
     FailureClass.OUT_OF_MEMORY: "`longhaul reimport retry ... --full-tier` gives every job the full size",
     FailureClass.INVALID_ITEM: "the list is wrong there; nothing imports such an item",
 }
@@ -66,8 +66,9 @@ def failures(environment: Environment, run_name: str, only: str | None, limit: i
                     say(f"{counted(rest, 'more failure')}; --limit, --json or --tsv shows them.")
         if not tsv and not as_json:
             for name, number in found.classes():
-                step = _NEXT_STEPS.get(FailureClass(name), "redrive or retry")
-                say(f"{number:,} {name}: {step}")
+                step = _NEXT_STEPS.get(FailureClass(name), "{again}")
+                again = "retry" if run.status == "SUCCEEDED" else "redrive or retry"  # AWS redrives no success
+                say(f"{number:,} {name}: {step.format(again=again)}")
         for problem in found.problems:
             warn(problem)
         if pending := found.counts()[Outcome.PENDING]:

@@ -60,6 +60,12 @@ def test_table_and_what_to_do_next(longhaul: Longhaul, s3: Any, sfn: FakeStepFun
     assert [f["key"] for f in only["failures"]] == ["evals/set/6.eval"]
 
 
+def test_a_tolerated_failure_is_retried_not_redriven(longhaul: Longhaul, s3: Any, sfn: FakeStepFunctions) -> None:
+    """R16: AWS redrives no run that SUCCEEDED."""
+    a_run(sfn, s3, {"FAILED_0": FAILED[:1]}, "SUCCEEDED")
+    assert "1 log_not_found: put the log back, then retry\n" in longhaul("failures", "june").stderr
+
+
 @pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
 def test_tsv_is_what_the_operator_page_prints(longhaul: Longhaul, s3: Any, sfn: FakeStepFunctions) -> None:
     """R21: byte for byte as the page's jq, absent Error and Cause included."""
