@@ -67,7 +67,8 @@ def test_redrive_runs_only_what_did_not_succeed(machine: Machine, jobs: Jobs) ->
     again = machine.map_run(arn)
     assert (again["mapRunArn"], again["redriveCount"]) == (run["mapRunArn"], 1)
     assert "redriveDate" in again
-    assert sorted(jobs.keys()[len(first) :]) == [item["key"] for item in keys(10)[2:]]
+    done = {json.loads(r["Input"])["key"] for r in before["SUCCEEDED"]}
+    assert sorted(jobs.keys()[len(first) :]) == [item["key"] for item in keys(10) if item["key"] not in done]
     found = machine.results(arn)
     assert len(found["SUCCEEDED"]) == 10
     assert not found["FAILED"]
