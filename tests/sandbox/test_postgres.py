@@ -21,7 +21,8 @@ ROOT = Path(__file__).parents[2]
 def servers(folder: Path) -> list[int]:
     """Processes of the server whose data lie in `folder`."""
     everyone = psutil.process_iter(["cmdline"])
-    return [one.pid for one in everyone if str(folder) in " ".join(one.info["cmdline"] or []) and one.pid != os.getpid()]
+    named = [one.pid for one in everyone if str(folder) in " ".join(one.info["cmdline"] or [])]
+    return [pid for pid in named if pid != os.getpid()]
 
 
 def gone(folder: Path) -> bool:
