@@ -3,8 +3,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 ENVS := dev stg prd sandbox
-export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION := 1
-export JSII_SILENCE_WARNING_DEPRECATED_NODE_VERSION := 1
+export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION := 20
+export JSII_RUNTIME_PACKAGE_CACHE_ROOT := $(CURDIR)/build/jsii
 
 .PHONY: help demo test lint check format install synth deploy lock clean
 .DEFAULT_GOAL := help
@@ -22,10 +22,11 @@ lint: install ## ruff, mypy, import-linter, cfn-lint, asl-validator
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	@for handler in lambdas/*/handler.py; do $(BIN)/mypy $$handler || exit 1; done
 	$(BIN)/lint-imports
 	node_modules/.bin/asl-validator --json-path state_machines/reimport.asl.json
 	@for env in $(ENVS); do \
-	  echo "cfn-lint $$env" && node_modules/.bin/cdk synth --all --quiet -c env=$$env -o build/lint/$$env && \
+	  echo "cfn-lint $$env" && node_modules/.bin/cdk synth --quiet -c env=$$env -o build/lint/$$env && \
 	  $(BIN)/cfn-lint build/lint/$$env/*.template.json || exit 1; done
 
 check: test lint ## what CI runs
@@ -43,8 +44,9 @@ install: .venv/.installed node_modules/.package-lock.json ## everything into .ve
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt 2>&1 | { grep -v 'is ignored: it is neither' || true; }
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable . 2>&1 | { grep -v 'is ignored: it is neither' || true; }
-	@$(BIN)/python -c 'import aws_cdk, inspect_ai, longhaul, moto' 2>/dev/null || \
+	@$(BIN)/python -c 'import aws_cdk, inspect_ai, moto, longhaul' 2>/dev/null || \
 	  { echo "the installation into .venv is not complete: run make clean, then again" >&2; exit 1; }
+	@$(BIN)/python -m stacks.constructs.packaging >/dev/null
 	@touch $@
 
 node_modules/.package-lock.json: package.json package-lock.json
@@ -55,7 +57,7 @@ node_modules/.package-lock.json: package.json package-lock.json
 	@touch $@
 
 synth: install ## templates of every environment into build/synth, without credentials
-	@for env in $(ENVS); do node_modules/.bin/cdk synth --all --quiet -c env=$$env -o build/synth/$$env || exit 1; done
+	@for env in $(ENVS); do node_modules/.bin/cdk synth --quiet -c env=$$env -o build/synth/$$env || exit 1; done
 
 deploy: install ## cdk deploy --all of ENV=dev|stg|prd with your AWS credentials
 	@test -n "$(ENV)" || { echo "which environment? make deploy ENV=dev" >&2; exit 2; }

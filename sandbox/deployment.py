@@ -26,8 +26,7 @@ def environment(folder: Path) -> dict[str, str]:
         "CDK_DISABLE_CLI_TELEMETRY": "true",
         "DISABLE_VERSION_CHECK": "1",
         "CI": "true",
-        "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION": "1",
-        "JSII_SILENCE_WARNING_DEPRECATED_NODE_VERSION": "1",
+        "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION": "20",
         "JSII_RUNTIME_PACKAGE_CACHE_ROOT": str(surroundings.ROOT / "build" / "jsii"),
     }
 
