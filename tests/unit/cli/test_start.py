@@ -130,8 +130,13 @@ def test_an_unreadable_size_stops_before_the_upload(
     assert sfn.calls == []
 
 
-def test_a_used_name_is_refused(longhaul: Longhaul, s3: Any, sfn: FakeStepFunctions, keys_file: str) -> None:
-    """R20, case-R11: a list or an execution of that name, running or ended."""
+def test_a_used_name_is_refused(longhaul: Longhaul, s3: Any, hook: Any, sfn: FakeStepFunctions, keys_file: str) -> None:
+    """R20, case-R11: a list or an execution of that name, running or ended; before any size is read."""
+
+    def head(request: Any, **_: Any) -> None:
+        assert "/evals/" not in request.url
+
+    hook("before-send.s3.HeadObject", head)
     for status in ("RUNNING", "SUCCEEDED"):
         sfn.add("june", status)
         done = longhaul("start", "--keys-file", keys_file, "--name", "june")

@@ -191,8 +191,9 @@ def test_a_manifest_that_is_not_coming_is_not_waited_for(
     empty, old = sfn.add("empty"), sfn.add("old")
     sfn.add_map_run(empty, "e")
     sfn.add_map_run(old, "o", counts={"failed": 1})
-    clock.today = sfn.executions[old]["stopDate"] + timedelta(hours=1)
+    clock.today = sfn.executions[empty]["startDate"]
     assert extractor.extract(empty, wait_seconds=60)[0].summary["complete"]
+    clock.today += timedelta(hours=1)
     assert not extractor.extract(old, wait_seconds=60)[0].summary["complete"]
     assert clock.now == 0
 
