@@ -275,7 +275,7 @@ def check_cap(max_concurrency: int) -> int:
 
 def aborting_failures(items: int, tolerated_failure_percentage: float) -> int | None:
     """Return how many failures abort a run of so many items, None if no number does: more than the percentage (R15)."""
-    failures = int(items * Fraction(str(tolerated_failure_percentage)) / 100) + 1  # exact: 7 % of 100 is 7
+    failures = int(items * Fraction(str(tolerated_failure_percentage)) / 100) + 1  # exact: 32.3 % of 1,000 is 323
     return failures if failures <= items else None
 
 

@@ -177,7 +177,9 @@ def test_logs_of_an_item_in_flight_and_of_a_stopped_one(
     batch.add("of-another-run", "evals/set/6.eval", execution_arn("other"))
     batch.add("stopped", "evals/set/6.eval", arn, status)
     put_log("importer/default/stopped", "began")
-    assert "began" in longhaul("logs", "evals/set/6.eval").stdout
+    put_log("importer/default/of-another-run", "not this one")
+    lines = longhaul("logs", "evals/set/6.eval").stdout.splitlines()
+    assert [line.split(" ", 1)[1] for line in lines] == ["began"]
 
 
 def test_logs_of_an_upload(longhaul: Longhaul, sfn: FakeStepFunctions, batch: FakeBatch) -> None:
