@@ -96,7 +96,16 @@ def test_a_list_elsewhere_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("items", "percentage", "fatal"),
-    [(50, 0.5, 1), (200, 0.5, 2), (199, 0.5, 1), (10, 20, 3), (100, 7, 8), (1, 0, 1), (10, 100, None), (1000, 32.3, 324)],
+    [
+        (50, 0.5, 1),
+        (200, 0.5, 2),
+        (199, 0.5, 1),
+        (10, 20, 3),
+        (100, 7, 8),
+        (1, 0, 1),
+        (10, 100, None),
+        (1000, 32.3, 324),
+    ],
 )
 def test_failures_that_abort(items: int, percentage: float, fatal: int | None) -> None:
     """R15, R20: more than the percentage of all items; 0.5 % of 50 is the first one."""
