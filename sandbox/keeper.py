@@ -255,8 +255,9 @@ _loaded: dict[str, int] = {}  # files of the project that are loaded here → wh
 
 def preload() -> None:
     """Load the libraries of the importer, and S3's service model into boto3's default session."""
-    with contextlib.suppress(Exception):  # a warm-up only: the job itself will report what cannot be imported
-        __import__(WARM)
+    for name in (WARM, "argparse", "encodings.idna", "resource"):
+        with contextlib.suppress(Exception):  # a warm-up only: the job itself will report what cannot be imported
+            __import__(name)
     with contextlib.suppress(Exception):
         import boto3
 

@@ -36,7 +36,7 @@ def handler(event, context):
 GREEDY = """
 def handler(event, context):
     found = []
-    for name in ("click", "psycopg", "longhaul", "moto", "sandbox"):
+    for name in ("click", "psycopg", "longhaul", "moto", "sandbox", "surroundings"):
         try:
             __import__(name)
             found.append(name)
