@@ -77,7 +77,7 @@ COVERAGE = {
     "AWS::Lambda::Function": Coverage(
         "Code DeadLetterConfig Description Environment FunctionName Handler Layers LoggingConfig MemorySize "
         "ReservedConcurrentExecutions Role Runtime Tags Timeout",
-        "Architectures VpcConfig",
+        "Architectures EphemeralStorage VpcConfig",
         NO_NETWORK,
     ),
     "AWS::Lambda::LayerVersion": Coverage(

@@ -24,6 +24,7 @@ from stacks.settings import Settings
 
 DEFINITION = ROOT / "state_machines" / "reimport.asl.json"
 LISTS, RESULTS = "lists/", "results/"
+SCRATCH_MIB = 4096  # a million items, drafted or read, take some hundred MB of it; keys of 1 KiB several times that
 ENDED = ["SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED"]
 
 
@@ -136,6 +137,7 @@ class ReimportStack(Stack):
             },
             timeout=Duration.minutes(15),
             memory_mib=1024,
+            scratch_mib=SCRATCH_MIB,
         )
         extract.allow(["states:ListExecutions"], [self.machine.state_machine_arn])
         extract.allow(
@@ -148,10 +150,10 @@ class ReimportStack(Stack):
             [self._execution_arn(f"mapRun:{name}/*")],
             wildcards_because="The wildcard is the id of a Map Run of exactly this state machine",
         )
-        because = "The wildcard is the name of a list, or of a result or report file"
-        extract.allow(["s3:GetObject"], [self.bucket.arn_for_objects(f"{LISTS}*")], wildcards_because=because)
         extract.allow(
-            ["s3:GetObject", "s3:PutObject"], [self.bucket.arn_for_objects(f"{RESULTS}*")], wildcards_because=because
+            ["s3:GetObject", "s3:PutObject"],
+            [self.bucket.arn_for_objects(f"{RESULTS}*")],
+            wildcards_because="The wildcard is the name of a result or report file",
         )
         extract.allow(["s3:ListBucket"], [self.bucket.bucket_arn])  # else a missing file is 403 instead of 404
         if self.bucket.encryption_key is not None:
@@ -193,6 +195,7 @@ class ReimportStack(Stack):
             },
             timeout=Duration.minutes(15),
             memory_mib=1024,
+            scratch_mib=SCRATCH_MIB,
         )
         build.allow(
             ["s3:GetObject"],  # what HeadObject takes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from aws_cdk import AssetHashType, Duration, Stack
+from aws_cdk import AssetHashType, Duration, Size, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
@@ -33,6 +33,7 @@ class PythonFunction(Construct):
         environment: Mapping[str, str],
         timeout: Duration,
         memory_mib: int = 256,
+        scratch_mib: int = 512,
         dead_letters: sqs.IQueue | None = None,
     ) -> None:
         super().__init__(scope, id_)
@@ -52,6 +53,7 @@ class PythonFunction(Construct):
             logging_format=lambda_.LoggingFormat.TEXT,  # Powertools writes JSON lines itself
             timeout=timeout,
             memory_size=memory_mib,
+            ephemeral_storage_size=Size.mebibytes(scratch_mib),
             environment={"POWERTOOLS_SERVICE_NAME": name, **environment},
             dead_letter_queue=dead_letters,
         )

@@ -121,7 +121,6 @@ def test_functions_may_do_what_they_do_and_nothing_else(dev: Deployment) -> None
             ("states:ListMapRuns", arn("states", f"execution:{machine}:*")),
             ("states:DescribeMapRun", arn("states", f"mapRun:{machine}/*")),
             ("s3:ListBucket", bucket),
-            ("s3:GetObject", f"{bucket}/lists/*"),
             ("s3:GetObject", f"{bucket}/results/*"),
             ("s3:PutObject", f"{bucket}/results/*"),
         },
