@@ -6,6 +6,7 @@ Arguments are wrong → 12, never argparse's own 2, which would mean something e
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 import sys
 from collections.abc import Sequence
@@ -31,7 +32,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         result = _main(arguments)
     except termination.TerminatedError:
-        result = Result(outcome=Outcome.TERMINATED, reason="told to end (SIGTERM)")
+        result = Result(outcome=Outcome.TERMINATED, reason=termination.REASON)
+    if termination.requested() and result.outcome is not Outcome.TERMINATED:
+        result = dataclasses.replace(result, outcome=Outcome.TERMINATED, reason=termination.REASON)
+    termination.end_at_once()
     print(result.line(), flush=True)
     return result.outcome.exit_code
 
@@ -63,7 +67,8 @@ def _main(arguments: Sequence[str] | None) -> Result:
     try:
         return run(job)
     except Exception as error:  # noqa: BLE001 - the process's outermost edge
-        logger.exception("the importer failed")
+        if not termination.requested():
+            logger.exception("the importer failed")
         return Result(outcome=Outcome.UNKNOWN, location=job.location, reason=f"{type(error).__name__}: {error}")
 
 

@@ -20,7 +20,7 @@ from longhaul.evallog.errors import (
 )
 from longhaul.importer import source
 from longhaul.importer.outcome import Outcome, Result
-from longhaul.importer.termination import TerminatedError
+from longhaul.importer.termination import REASON, TerminatedError
 from longhaul.importer.warehouse_session import Patience, patience_seconds, require_configuration, session
 from longhaul.warehouse.errors import WarehouseError, WarehouseRefusedError, WarehouseUnavailableError
 
@@ -116,7 +116,7 @@ def run(job: Job) -> Result:
         return _run(job, progress)
     except tuple(kind for kind, _ in _OUTCOMES) as error:
         outcome = next(outcome for kind, outcome in _OUTCOMES if isinstance(error, kind))
-        reason = "told to end (SIGTERM)" if outcome is Outcome.TERMINATED else _one_line(error)
+        reason = REASON if outcome is Outcome.TERMINATED else _one_line(error)
         logger.log(
             logging.WARNING if outcome.exit_code >= 20 else logging.ERROR, reason, extra={"outcome": outcome.label}
         )

@@ -8,10 +8,17 @@ from types import FrameType
 
 GRACE_SECONDS = 8
 EXIT_CODE = 143
+REASON = "told to end (SIGTERM)"
+_state = {"requested": False}
 
 
 class TerminatedError(BaseException):
     """The process was told to end. Not an Exception, so that nothing on the way takes it for an error it can handle."""
+
+
+def end_at_once() -> None:
+    """End the process at SIGTERM without ceremony: before there is anything to roll back, and after all is done."""
+    signal.signal(signal.SIGTERM, _give_up)
 
 
 def install() -> None:
@@ -19,7 +26,13 @@ def install() -> None:
     signal.signal(signal.SIGTERM, _terminate)
 
 
+def requested() -> bool:
+    """Whether the process was told to end; inside a library that may surface as any error, or as none."""
+    return _state["requested"]
+
+
 def _terminate(number: int, frame: FrameType | None) -> None:
+    _state["requested"] = True
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGALRM, _give_up)
     signal.setitimer(signal.ITIMER_REAL, GRACE_SECONDS)

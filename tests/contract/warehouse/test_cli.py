@@ -17,6 +17,7 @@ from tests.logs import sample, write_log
 def longhaul(database_url: str, monkeypatch):
     monkeypatch.setenv("DATABASE_URL", database_url)
     monkeypatch.setattr("longhaul.importer.termination.install", lambda: None)
+    monkeypatch.setattr("longhaul.importer.logs.set_up", lambda **always: None)  # it is for a process of its own
     return lambda *arguments: CliRunner().invoke(main, [str(one) for one in arguments])
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,10 +18,15 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(autouse=True)
-def surroundings(monkeypatch) -> None:
+def surroundings(monkeypatch) -> Iterator[None]:
+    logger = logging.getLogger("longhaul")
+    before = logger.handlers[:], logger.level, logger.propagate
     for name in ("DATABASE_URL", "PGHOST", "PGSERVICE"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("longhaul.importer.termination.install", lambda: None)
+    for name in ("install", "end_at_once"):
+        monkeypatch.setattr(f"longhaul.importer.termination.{name}", lambda: None)
+    yield
+    logger.handlers[:], logger.level, logger.propagate = before
 
 
 @pytest.mark.parametrize(
