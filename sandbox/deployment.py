@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -36,7 +37,7 @@ def synthesise(folder: Path) -> Path:
     if not CDK.exists():
         raise SandboxError(f"the CDK command line is missing at {CDK}: run `make install`")
     out = folder / "cdk.out"
-    _cdk(folder, "synth", "--all", "--quiet", "-c", "env=sandbox", "--output", str(out))
+    _cdk(folder, "synth", "--quiet", "-c", "env=sandbox", "--output", str(out))
     return out
 
 
@@ -90,11 +91,19 @@ def _cdk(folder: Path, *arguments: str) -> None:
     with open(folder / "server.log", "a") as log:
         log.write(f"$ cdk {' '.join(arguments)}\n{text}\n")
     if code:
-        said = [line.strip() for line in text.splitlines() if line.strip() and set(line) - set("! 'b\\n")]
-        reason = next((line for line in reversed(said) if "rror" in line or "❌" in line), said[-1] if said else "")
         raise SandboxError(
-            f"`cdk {arguments[0]}` failed with {code}: {reason[:600]} (all of it in {folder / 'server.log'})"
+            f"`cdk {arguments[0]}` failed with {code}: {reason(text)[:600]} (all of it in {folder / 'server.log'})"
         )
+
+
+def reason(text: str) -> str:
+    """The line of a tool's output that says most likely why it failed."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    for sign in (r"^longhaul: ", r"^\w*(Error|Exception): ", r"❌", r"rror"):
+        found = [line for line in lines if re.search(sign, line) and "Subprocess exited" not in line]
+        if found:
+            return found[-1]
+    return lines[-1] if lines else "it said nothing"
 
 
 def python(folder: Path, *arguments: str, extra: dict[str, str]) -> None:

@@ -85,21 +85,21 @@ class Folder:
             json.dump(merged, file, indent=2)
         os.replace(name, self.path / "state.json")
 
-    def empty(self, but: tuple[str, ...] = ()) -> None:
-        """Remove all that a sandbox left, but for its marker and the names given."""
+    def empty(self, but: tuple[str, ...] = ()) -> bool:
+        """Remove what a sandbox left, but for its marker and the names given; False for a folder that is not ours."""
         if not (self.path / MARKER).exists():
-            return
+            return False
         for one in self.path.iterdir():
             if one.name not in (MARKER, *but):
                 if one.is_dir() and not one.is_symlink():
                     shutil.rmtree(one, ignore_errors=True)
                 else:
                     one.unlink(missing_ok=True)
+        return True
 
     def remove(self) -> None:
         """Remove the folder with all that is in it."""
-        if (self.path / MARKER).exists():
-            self.empty()
+        if self.empty():
             (self.path / MARKER).unlink(missing_ok=True)
             with contextlib.suppress(OSError):
                 self.path.rmdir()

@@ -1,0 +1,19 @@
+"""What a failed deployment says in its one line."""
+
+import pytest
+
+from sandbox import deployment
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("Traceback\nTypeError: no such option\napp.py: Subprocess exited with error 1\n", "TypeError: no such option"),
+        ("longhaul: unknown env\nSubprocess exited with error 1", "longhaul: unknown env"),
+        ("❌  stack failed: Topic: unknown type\n\nsome hint\n", "❌  stack failed: Topic: unknown type"),
+        ("current credentials could not be used: Error 3\nbye", "current credentials could not be used: Error 3"),
+        ("\n", "it said nothing"),
+    ],
+)
+def test_the_line_that_says_why(text: str, said: str) -> None:
+    assert deployment.reason(text) == said
