@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from aws_cdk import Duration, RemovalPolicy, Stack
+from aws_cdk import Duration, Stack
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
-from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from stacks.constructs.buckets import given_key, private_bucket
 from stacks.constructs.findings import acknowledge
 from stacks.constructs.functions import PythonFunction
 from stacks.constructs.importer_job import LOGS_PREFIX, SPOT_INTERRUPTED, ImporterJob
@@ -53,32 +53,15 @@ class ImporterStack(Stack):
 
     def _logs_bucket(self) -> s3.IBucket:
         given = self.settings.logs_bucket_name
-        key_arn = self.settings.logs_bucket_key_arn
-        key = None if key_arn is None else kms.Key.from_key_arn(self, "LogsKey", key_arn)
+        key = given_key(self, "LogsKey", self.settings.logs_bucket_key_arn)
         if given is not None:
             return s3.Bucket.from_bucket_attributes(self, "Logs", bucket_name=given, encryption_key=key)
-        bucket = s3.Bucket(
-            self,
-            "Logs",
-            encryption=s3.BucketEncryption.S3_MANAGED if key is None else s3.BucketEncryption.KMS,
-            encryption_key=key,
-            bucket_key_enabled=None if key is None else True,
-            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
-            enforce_ssl=True,
-            versioned=True,
-            removal_policy=RemovalPolicy.RETAIN,
-        )
+        bucket = private_bucket(self, "Logs", key=key, names="eval sets")
         resource = bucket.node.default_child
         assert isinstance(resource, s3.CfnBucket)  # noqa: S101 - tells the type checker
         # the L2 property would bring a custom resource
         resource.notification_configuration = s3.CfnBucket.NotificationConfigurationProperty(
             event_bridge_configuration=s3.CfnBucket.EventBridgeConfigurationProperty(event_bridge_enabled=True)
-        )
-        acknowledge(
-            bucket,
-            "S1",
-            "Access is recorded by CloudTrail data events where an account wants it; access logs would copy the names "
-            "of eval sets to another bucket",
         )
         return bucket
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 
-from aws_cdk import Aws, CfnOutput, Duration, RemovalPolicy, Stack
+from aws_cdk import Aws, CfnOutput, Duration, Stack
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
+from stacks.constructs.buckets import given_key, private_bucket
 from stacks.constructs.findings import acknowledge
 from stacks.constructs.functions import PythonFunction
 from stacks.constructs.importer_job import LOGS_PREFIX
@@ -42,17 +42,11 @@ class ReimportStack(Stack):
 
     def _bucket(self) -> s3.Bucket:
         """R2: apart from the logs bucket, so that an upload can never match the importer's rules."""
-        key_arn = self.settings.reimport_bucket_key_arn
-        key = None if key_arn is None else kms.Key.from_key_arn(self, "BucketKey", key_arn)
-        bucket = s3.Bucket(
+        bucket = private_bucket(
             self,
             "Bucket",
-            encryption=s3.BucketEncryption.S3_MANAGED if key is None else s3.BucketEncryption.KMS,
-            encryption_key=key,
-            bucket_key_enabled=None if key is None else True,
-            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
-            enforce_ssl=True,
-            versioned=True,
+            key=given_key(self, "BucketKey", self.settings.reimport_bucket_key_arn),
+            names="lists and eval sets",
             lifecycle_rules=[
                 s3.LifecycleRule(
                     expiration=Duration.days(90),
@@ -61,7 +55,6 @@ class ReimportStack(Stack):
                 ),
                 s3.LifecycleRule(expired_object_delete_marker=True),
             ],
-            removal_policy=RemovalPolicy.RETAIN,
         )
         bucket.add_to_resource_policy(
             iam.PolicyStatement(
@@ -73,12 +66,6 @@ class ReimportStack(Stack):
                 # the parts of a multipart upload cannot carry the header, what completes it can
                 conditions={"Null": {"s3:if-none-match": "true"}, "Bool": {"s3:ObjectCreationOperation": "true"}},
             )
-        )
-        acknowledge(
-            bucket,
-            "S1",
-            "Access is recorded by CloudTrail data events where an account wants it; access logs would copy the names "
-            "of lists and eval sets to another bucket",
         )
         return bucket
 
