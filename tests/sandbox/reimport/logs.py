@@ -47,13 +47,14 @@ def template() -> tuple[tuple[str, bytes], ...]:
 
 
 def clone(number: int) -> bytes:
-    """Log `number`: the template with every id replaced, the same for the same number."""
+    """Log `number`: the template with ids and questions of its own, the same for the same number."""
     rng = random.Random(number)
     fresh = functools.cache(lambda _: b"".join(rng.choice(LETTERS).encode() for _ in range(22)))
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in template():
-            archive.writestr(name, ID.sub(lambda found: b'"' + fresh(found[1]) + b'"', content))
+            asked = content.replace(b"What is 2+", b"What is %d+" % number)
+            archive.writestr(name, ID.sub(lambda found: b'"' + fresh(found[1]) + b'"', asked))
     return out.getvalue()
 
 

@@ -7,11 +7,13 @@ import os
 import random
 import signal
 import time
+from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
+from tests.contract.warehouse.test_oracle import compare_eval, compare_sample
 from tests.sandbox.reimport import logs
 from tests.sandbox.reimport.operating import Operator, most_at_once, until
 
@@ -34,7 +36,8 @@ def importers(operator: Operator) -> list[psutil.Process]:
     return found
 
 
-def test_r13_the_cap_and_w8_the_rows_of_two_hundred_logs(operator: Operator) -> None:
+@pytest.mark.filterwarnings("ignore")  # inspect_ai's
+def test_r13_the_cap_and_w8_the_rows_of_two_hundred_logs(operator: Operator, tmp_path: Path) -> None:
     bodies = [logs.clone(1000 + n) for n in range(200)]
     with operator.quiet():
         items = [operator.put(body, f"evals/two-hundred/{n}.eval") for n, body in enumerate(bodies)]
@@ -45,7 +48,20 @@ def test_r13_the_cap_and_w8_the_rows_of_two_hundred_logs(operator: Operator) -> 
     assert {job["status"] for job in jobs} == {"SUCCEEDED"}
     assert 4 < most_at_once(spans(jobs)) <= 8
     ids = [logs.eval_id(body) for body in bodies]
-    assert operator.rows("select count(*) from eval where id = any(%s)", ids) == [(200,)]
+    counts = operator.rows("select eval_id, count(*) from sample where eval_id = any(%s) group by eval_id", ids)
+    assert dict(counts) == dict.fromkeys(ids, 4)
+
+    from inspect_ai.log import read_eval_log
+
+    url = operator.sandbox.env["DATABASE_URL"]
+    for number in range(0, 200, 8):
+        path = tmp_path / f"{number}.eval"
+        path.write_bytes(bodies[number])
+        log = read_eval_log(str(path), resolve_attachments="full")
+        assert log.samples[0].input == f"What is {1000 + number}+0?", "another log's content would not be noticed"
+        compare_eval(url, log)
+        for sample in log.samples:
+            compare_sample(url, log, sample)
 
 
 @pytest.mark.parametrize(("failing", "status"), [(1, "SUCCEEDED"), (2, "SUCCEEDED"), (3, "FAILED")])
