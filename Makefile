@@ -35,7 +35,7 @@ format: install ## format and mend what ruff can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-install: .venv/.installed node_modules/.package-lock.json ## everything into .venv and node_modules of this clone
+install: node_modules/.package-lock.json .venv/.installed ## everything into .venv and node_modules of this clone
 
 .venv/.installed: pyproject.toml requirements-dev.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -50,7 +50,7 @@ install: .venv/.installed node_modules/.package-lock.json ## everything into .ve
 	@touch $@
 
 node_modules/.package-lock.json: package.json package-lock.json
-	@node -e 'process.exit(+process.versions.node.split(".")[0] < 20)' || \
+	@node -e 'process.exit(process.versions.node.split(".")[0] < 20 ? 1 : 0)' || \
 	  { echo "Longhaul needs Node 20 or newer (for the CDK command line)" >&2; exit 1; }
 	@echo "installing the CDK command line into node_modules"
 	@npm ci --no-progress --loglevel=error
