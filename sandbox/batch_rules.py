@@ -77,7 +77,8 @@ def fault_of_submission(name: str, overrides: dict[str, Any] | None, tags: dict[
             f"Job name {name!r} should match valid pattern: up to 128 letters, numbers, hyphens and underscores, "
             "the first of them a letter or a number"
         )
-    if overrides and len(json.dumps(overrides, ensure_ascii=False).encode()) > OVERRIDES_LIMIT_BYTES:
+    length = len(json.dumps(overrides, ensure_ascii=False).encode("utf-8", "surrogatepass")) if overrides else 0
+    if length > OVERRIDES_LIMIT_BYTES:
         return f"Container Overrides length must be at most {OVERRIDES_LIMIT_BYTES}"
     if tags and len(tags) > 50:
         return "A job can have at most 50 tags"

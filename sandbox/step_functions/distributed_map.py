@@ -224,9 +224,9 @@ class DistributedMap:
 
     def _work_child(self, run: MapRun, index: int, child: Execution, attempt: Attempt) -> None:
         """A child's thread."""
-        status_events.publish(child)
         ending: dict[str, Any] = {}
         try:
+            status_events.publish(child)
             ending = {"status": "SUCCEEDED", "output": Interpreter(child, attempt).run()}
         except StateFailed as failure:
             ending = {"status": "FAILED", "error": failure.error, "cause": failure.cause}

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from sandbox.step_functions import batch_jobs, clock
+from sandbox.step_functions import batch_jobs, clock, json_text
 from sandbox.step_functions.attempts import Attempt
 from sandbox.step_functions.definition import SUBMIT_JOB_SYNC
 from sandbox.step_functions.errors import StateFailed, matches
@@ -31,7 +31,7 @@ RunMap = Callable[["Interpreter", dict[str, Any], Position], Any]
 def encoded(value: Any, what: str) -> str:
     """A payload as compact JSON, refused when Step Functions would not carry it."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-    if len(text.encode("utf-8", "surrogatepass")) > LARGEST_PAYLOAD_BYTES:
+    if json_text.size_bytes(text) > LARGEST_PAYLOAD_BYTES:
         raise StateFailed(
             "States.DataLimitExceeded",
             f"The state/task {what} returned a result with a size exceeding the maximum number of bytes service limit.",

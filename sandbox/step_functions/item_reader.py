@@ -9,9 +9,9 @@ Gap of moto 5.2.5: a list that is no array ends in an error of the interpreter, 
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
+from sandbox.step_functions import json_text
 from sandbox.step_functions.errors import StateFailed
 from sandbox.step_functions.places import Place
 from sandbox.step_functions.result_files import objects
@@ -25,7 +25,7 @@ def read(place: Place, bucket: str, key: str) -> list[Any]:
     if found is None:
         raise StateFailed(ERROR, f"Unable to read s3://{bucket}/{key}: The specified key does not exist. (NoSuchKey)")
     try:
-        items = json.loads(found.value)
+        items = json_text.parse(found.value)
     except ValueError as error:
         raise StateFailed(ERROR, f"s3://{bucket}/{key} is not JSON: {error}") from error
     if not isinstance(items, list):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from moto.events.models import events_backends
 
-from sandbox.step_functions import clock
+from sandbox.step_functions import clock, json_text
 
 if TYPE_CHECKING:
     from sandbox.step_functions.executions import Execution
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 def detail(execution: Execution) -> dict[str, Any]:
     """The event's detail for the execution as it stands."""
-    payload = len(execution.input.encode()) + len((execution.output or "").encode())
+    payload = sum(json_text.size_bytes(text) for text in (execution.input, execution.output or ""))
     included = payload <= MOST_PAYLOAD_BYTES
     status, reason = execution.redrivability()
     return {
@@ -52,13 +52,13 @@ def detail(execution: Execution) -> dict[str, Any]:
 
 def publish(execution: Execution) -> None:
     """Put the event on the bus; a rule's broken target is never the execution's trouble."""
-    entry = {
-        "Source": "aws.states",
-        "DetailType": "Step Functions Execution Status Change",
-        "Resources": [execution.arn],
-        "Detail": json.dumps(detail(execution)),
-    }
     try:
+        entry = {
+            "Source": "aws.states",
+            "DetailType": "Step Functions Execution Status Change",
+            "Resources": [execution.arn],
+            "Detail": json.dumps(detail(execution)),
+        }
         events_backends[execution.place.account][execution.place.region].put_events([entry])
     except Exception:  # noqa: BLE001 (logged; the rule's own dead-letter queue is for the rest)
         _log.exception("the status change of %s could not be published", execution.arn)

@@ -10,7 +10,6 @@ execution is called "None"; ListMapRuns right after the start is a 500; a reset 
 from __future__ import annotations
 
 import itertools
-import json
 import logging
 import threading
 import uuid
@@ -25,7 +24,7 @@ from moto.stepfunctions.exceptions import (
     ValidationException,
 )
 
-from sandbox.step_functions import clock, definition, distributed_map, status_events
+from sandbox.step_functions import clock, definition, distributed_map, json_text, status_events
 from sandbox.step_functions.attempts import Attempt
 from sandbox.step_functions.errors import ExecutionNotRedrivable, Halted, ResourceNotFound, StateFailed
 from sandbox.step_functions.executions import Execution
@@ -206,10 +205,10 @@ class Store:
 
 def _check_input(text: str) -> None:
     try:
-        json.loads(text)
+        json_text.parse(text)
     except ValueError as error:
         raise InvalidExecutionInput(f"Invalid State Machine Execution Input: '{error}'") from error
-    if len(text.encode()) > LARGEST_PAYLOAD_BYTES:
+    if json_text.size_bytes(text) > LARGEST_PAYLOAD_BYTES:
         raise ValidationException(
             "1 validation error detected: Value at 'input' failed to satisfy constraint: "
             f"Member must have length less than or equal to {LARGEST_PAYLOAD_BYTES}"

@@ -58,7 +58,12 @@ def test_names_that_are_refused(machine: Machine, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "code"), [("{", "InvalidExecutionInput"), (f'"{"x" * 262_144}"', "ValidationException")]
+    ("text", "code"),
+    [
+        ("{", "InvalidExecutionInput"),
+        ('{"a": NaN}', "InvalidExecutionInput"),
+        (f'"{"x" * 262_144}"', "ValidationException"),
+    ],
 )
 def test_inputs_that_are_refused(machine: Machine, text: str, code: str) -> None:
     with pytest.raises(ClientError) as refused:

@@ -108,7 +108,13 @@ def test_update_map_run_refuses_nonsense(machine: Machine, jobs: Jobs, change: d
 
 @pytest.mark.parametrize(
     ("body", "says"),
-    [(b'{"a": 1}', "no JSON array"), (b"[1", "is not JSON"), (b'"text"', "no JSON array"), (None, "NoSuchKey")],
+    [
+        (b'{"a": 1}', "no JSON array"),
+        (b"[1", "is not JSON"),
+        (b'[{"key": "evals/a.eval", "size": NaN}]', "is not JSON"),  # Python would take it
+        (b'"text"', "no JSON array"),
+        (None, "NoSuchKey"),
+    ],
 )
 def test_a_list_that_is_none_fails_the_run_without_a_job(
     machine: Machine, jobs: Jobs, body: bytes | None, says: str
@@ -235,6 +241,27 @@ def test_a_map_run_does_not_stay_running_when_the_sandbox_fails(
     ended = machine.ended(arn)
     assert (ended["status"], ended["error"]) == ("FAILED", "States.Runtime")
     assert machine.map_run(arn)["status"] == "FAILED"
+
+
+def test_half_a_surrogate_pair_in_a_key_is_no_trouble(machine: Machine, jobs: Jobs, events: list[Any]) -> None:
+    arn = machine.start(b'[{"key": "evals/\\ud800.eval"}]')
+    assert machine.ended(arn)["status"] == "SUCCEEDED"
+    assert jobs.keys() == ["evals/\ud800.eval"]
+    assert [json.loads(r["Input"])["key"] for r in machine.results(arn)["SUCCEEDED"]] == jobs.keys()
+    statuses = [event["Detail"]["status"] for event in events if "Reimport:" in event["Detail"]["executionArn"]]
+    assert statuses == ["RUNNING", "SUCCEEDED"]
+
+
+def test_a_child_does_not_stay_running_when_the_sandbox_fails(
+    machine: Machine, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def publish(execution: Any) -> None:
+        if execution.map_run_arn is not None and execution.status == "RUNNING":
+            raise OSError("no space left")
+
+    monkeypatch.setattr("sandbox.step_functions.status_events.publish", publish)
+    assert machine.run(keys(2), tolerated=100)["status"] == "SUCCEEDED"
+    assert not jobs.all
 
 
 def test_without_a_result_writer_the_map_returns_the_outputs(machine: Machine, jobs: Jobs) -> None:
