@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import IO, cast
 
 import zstandard
+from isal.isal_zlib import crc32
 
 from longhaul.evallog.errors import DamagedLogError
 
@@ -34,6 +35,7 @@ _END64 = struct.Struct("<4sQ2H2I4Q")
 _ENTRY = struct.Struct("<4s6H3I5H2I")
 _LOCAL = struct.Struct("<4s5H3I2H")
 _MAX16, _MAX32 = 0xFFFF, 0xFFFFFFFF
+_SIZE_UNKNOWN = -1  # python-zstandard's word for a frame that does not say it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,17 +84,22 @@ class Archive:
             raise DamagedLogError(f"{member.name} is {member.size_bytes} bytes long, more than {limit_bytes}")
         start = self._offsets[member.name]
         packed = os.pread(self._file.fileno(), member.packed_bytes, start)
-        if member.method == ZSTD and _single_frame(packed, member.size_bytes):
-            try:
-                data = self._zstd.decompress(packed)
-            except zstandard.ZstdError as error:
-                raise DamagedLogError(f"{member.name} cannot be decompressed: {error}") from error
-            _verify(member, len(data), zlib.crc32(data))
-            return data
+        data = self._unpacked(member, packed)
+        if data is None:
+            return b"".join(self.chunks(member))
+        _verify(member, len(data), crc32(data))
+        return data
+
+    def _unpacked(self, member: Member, packed: bytes) -> bytes | None:
+        """The content if it can be had in one go, twice as fast as in pieces; None leaves it, or why not, to those."""
         if member.method == STORED:
-            _verify(member, len(packed), zlib.crc32(packed))
             return packed
-        return b"".join(self.chunks(member))
+        if member.method != ZSTD or not _fits(packed, member.size_bytes):
+            return None
+        try:
+            return self._zstd.decompress(packed, max_output_size=member.size_bytes, allow_extra_data=False)
+        except zstandard.ZstdError:
+            return None  # several frames, or damage
 
     def chunks(self, member: Member) -> Iterator[bytes]:
         """The content of `member` in pieces of at most 1 MiB; size and CRC are verified at the end."""
@@ -104,7 +111,7 @@ class Archive:
                 size += len(piece)
                 if size > member.size_bytes:
                     raise DamagedLogError(f"{member.name} is longer than the archive's directory says")
-                crc = zlib.crc32(piece, crc)
+                crc = crc32(piece, crc)
                 yield piece
         except (zstandard.ZstdError, zlib.error) as error:
             raise DamagedLogError(f"{member.name} cannot be decompressed: {error}") from error
@@ -144,10 +151,10 @@ def _verify(member: Member, size: int, crc: int) -> None:
         raise DamagedLogError(f"{member.name} does not match its checksum")
 
 
-def _single_frame(packed: bytes, size: int) -> bool:
-    """Whether `packed` is one zstd frame of exactly `size` bytes (then, and only then, it is unpacked in one go)."""
+def _fits(packed: bytes, size: int) -> bool:
+    """Whether the first zstd frame claims `size` bytes or, like Inspect's, none; no other claim is to be trusted."""
     try:
-        return size > 0 and zstandard.frame_content_size(packed) == size
+        return size > 0 and zstandard.frame_content_size(packed) in (size, _SIZE_UNKNOWN)
     except zstandard.ZstdError:
         return False
 

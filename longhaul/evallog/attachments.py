@@ -19,6 +19,7 @@ from longhaul.evallog.errors import OversizedValueError
 
 MAX_ATTACHMENT_BYTES = 64 << 20
 _REFERENCE = re.compile(rb'"(?:attachment|tc)://([0-9a-fA-F]{32})"')
+REFERENCE_STARTS = ("attachment://", "tc://")
 _TEXT_REFERENCE = re.compile(r"(?:attachment|tc)://([0-9a-fA-F]{32})\Z")
 
 
@@ -79,7 +80,7 @@ def resolve_json(raw: bytes | None, attachments: Attachments) -> bytes | None:
 
 def resolve_text(text: str | None, attachments: Attachments) -> str | None:
     """`text`, or what it refers to."""
-    if text is None or not text.startswith(("attachment://", "tc://")):
+    if text is None or not text.startswith(REFERENCE_STARTS):
         return text
     match = _TEXT_REFERENCE.match(text)
     return records.text.decode(_found(match[1], attachments)) if match else text

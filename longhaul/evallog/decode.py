@@ -8,6 +8,7 @@ import msgspec
 
 from longhaul.evallog import clean
 from longhaul.evallog.errors import DamagedLogError
+from longhaul.evallog.records import NULL, Number
 
 T = TypeVar("T")
 
@@ -39,6 +40,8 @@ def decode(decoder: msgspec.json.Decoder[T], data: bytes, name: str, *, doubles_
 
 def optional(raw: msgspec.Raw) -> bytes | None:
     """The bytes of a raw value; None for null."""
+    if raw is NULL:  # what an absent field has
+        return None
     data = bytes(raw)
     return None if data == b"null" else data
 
@@ -50,8 +53,10 @@ def number(value: float | str | None) -> float | None:
     return value
 
 
-def whole_number(value: float | str | None) -> int | None:
+def whole_number(value: Number) -> int | None:
     """A count; None when it is not a finite number."""
+    if isinstance(value, int):
+        return value
     found = number(value)
     if found is None or found != found or found in (float("inf"), float("-inf")):
         return None

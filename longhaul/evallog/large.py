@@ -108,7 +108,7 @@ def _count(cursor: Cursor, tally: Tally) -> None:
             data = cursor.read(MAX_EVENT_BYTES)
         except TooLargeError:
             data = _short_event(cursor)
-        tally.add(decode(records.event, data, "an event"))
+        tally.add([decode(records.event, data, "an event")])
 
 
 def _short_event(cursor: Cursor) -> bytes:

@@ -8,11 +8,11 @@ from datetime import datetime
 import msgspec
 
 from longhaul.evallog import identity, records, times
-from longhaul.evallog.attachments import Attachments, HeldAttachments, resolve_json, resolve_text
+from longhaul.evallog.attachments import REFERENCE_STARTS, Attachments, HeldAttachments, resolve_json, resolve_text
 from longhaul.evallog.decode import decode, number, optional, whole_number
 from longhaul.evallog.errors import UnsupportedLogError
 from longhaul.evallog.header import Header
-from longhaul.evallog.records import Event, SampleFields, Usage, WholeSample
+from longhaul.evallog.records import NULL, Event, SampleFields, Usage, WholeSample
 
 _FLOATS = {"c": 1.0, "p": 0.5, "i": 0.0, "n": 0.0, "yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 
@@ -94,21 +94,24 @@ class Tally:
         self.intermediate: list[tuple[str | None, msgspec.Raw]] = []
         self.last_timestamp: object = None
 
-    def add(self, event: Event) -> None:
-        """Count one event."""
-        kind = event.event
-        self.last_timestamp = event.timestamp
-        if kind == "model":
-            self.generations += 1
-            seconds = number(event.working_time)
-            if seconds is not None and seconds == seconds:
-                self.generation_seconds += seconds
-            if event.model:
-                self.models.add(event.model)
-        elif kind == "tool":
-            self.actions += 1
-        elif kind == "score" and event.intermediate:
-            self.intermediate.append((event.scorer, event.score))
+    def add(self, events: Iterable[Event]) -> None:
+        """Count some more events."""
+        event = None
+        for event in events:
+            kind = event.event
+            if kind == "model":
+                self.generations += 1
+                seconds = number(event.working_time)
+                if seconds is not None and seconds == seconds:
+                    self.generation_seconds += seconds
+                if event.model:
+                    self.models.add(event.model)
+            elif kind == "tool":
+                self.actions += 1
+            elif kind == "score" and event.intermediate:
+                self.intermediate.append((event.scorer, event.score))
+        if event is not None:
+            self.last_timestamp = event.timestamp
 
 
 def whole(data: bytes, name: str, header: Header, *, doubles_only: bool = False) -> Sample:
@@ -119,8 +122,7 @@ def whole(data: bytes, name: str, header: Header, *, doubles_only: bool = False)
     transcript = fields.transcript
     events: Iterable[Event] = transcript.events if transcript else fields.events or []
     tally = Tally()
-    for event in events:
-        tally.add(event)
+    tally.add(events)
     attachments = HeldAttachments(transcript.content if transcript else fields.attachments)
     return build(fields, header, tally, attachments, len(fields.messages), lambda: _held_messages(fields, attachments))
 
@@ -143,11 +145,11 @@ def build(
         uuid=fields.uuid or identity.sample_uuid(header.eval_id, fields.id, fields.epoch),
         id=str(fields.id),
         epoch=fields.epoch,
-        input=resolve_json(optional(fields.input), attachments),
+        input=_json(fields.input, attachments),
         choices=optional(fields.choices),
-        target=resolve_json(optional(fields.target), attachments),
-        output=resolve_json(optional(fields.output), attachments),
-        metadata=resolve_json(optional(fields.metadata), attachments),
+        target=_json(fields.target, attachments),
+        output=_json(fields.output, attachments),
+        metadata=_json(fields.metadata, attachments),
         model_usage=msgspec.json.encode(usage),
         usage=_total(usage),
         models=models,
@@ -175,7 +177,12 @@ def build(
 
 def message_record(message: records.Message, ordinal: int, attachments: Attachments) -> MessageRecord:
     """One message with its references resolved."""
-    text, reasoning = _content(message, attachments)
+    content = message.content
+    if type(content) is str and not content.startswith(REFERENCE_STARTS):  # nearly all
+        text: str | None = content
+        reasoning = None
+    else:
+        text, reasoning = _content(message, attachments)
     error = message.error
     if message.tool_error:
         error = records.ToolError(type="unknown", message=message.tool_error)
@@ -189,12 +196,12 @@ def message_record(message: records.Message, ordinal: int, attachments: Attachme
         text=text,
         reasoning=reasoning,
         model=message.model,
-        tool_calls=resolve_json(optional(message.tool_calls), attachments),
+        tool_calls=_json(message.tool_calls, attachments),
         tool_call_id=message.tool_call_id,
         tool_function=message.function,
         tool_error_type=error.type if error else None,
         tool_error_message=resolve_text(error.message, attachments) if error else None,
-        metadata=resolve_json(optional(message.metadata), attachments),
+        metadata=_json(message.metadata, attachments),
     )
 
 
@@ -223,6 +230,10 @@ def as_float(value: bytes | None) -> float | None:
 def _held_messages(fields: WholeSample, attachments: Attachments) -> Iterator[MessageRecord]:
     for ordinal, message in enumerate(fields.messages):
         yield message_record(message, ordinal, attachments)
+
+
+def _json(raw: msgspec.Raw, attachments: Attachments) -> bytes | None:
+    return None if raw is NULL else resolve_json(optional(raw), attachments)
 
 
 def _content(message: records.Message, attachments: Attachments) -> tuple[str | None, str | None]:
@@ -262,7 +273,7 @@ def _scores(fields: SampleFields, header: Header, tally: Tally, attachments: Att
 
 
 def _score(scorer: str, ordinal: int, score: records.Score, attachments: Attachments) -> ScoreRecord:
-    value = resolve_json(optional(score.value), attachments)
+    value = _json(score.value, attachments)
     return ScoreRecord(
         scorer=scorer,
         ordinal=ordinal,
@@ -271,7 +282,7 @@ def _score(scorer: str, ordinal: int, score: records.Score, attachments: Attachm
         answer=resolve_text(score.answer, attachments),
         explanation=resolve_text(score.explanation, attachments),
         reason=score.reason,
-        metadata=resolve_json(optional(score.metadata), attachments),
+        metadata=_json(score.metadata, attachments),
     )
 
 

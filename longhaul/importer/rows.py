@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime
+from operator import attrgetter
+
+from msgspec.structs import astuple
 
 from longhaul.evallog.decode import whole_number
 from longhaul.evallog.header import Header
@@ -10,8 +13,11 @@ from longhaul.evallog.records import NULL, Usage
 from longhaul.evallog.sample import MessageRecord, Sample, ScoreRecord
 from longhaul.warehouse.tables import MESSAGE, SAMPLE, SCORE
 
-_TOKENS = Usage.__struct_fields__
-_SAMPLE_NAMES, _SCORE_NAMES, _MESSAGE_NAMES = SAMPLE.names, SCORE.names, MESSAGE.names
+_TOKENS = Usage.__struct_fields__  # in the order of the columns
+_TOKENS_AT = SAMPLE.names.index(_TOKENS[0])
+_before_tokens = attrgetter(*SAMPLE.names[:_TOKENS_AT])
+_after_tokens = attrgetter(*SAMPLE.names[_TOKENS_AT + len(_TOKENS) :])
+_score_values, _message_values = attrgetter(*SCORE.names), attrgetter(*MESSAGE.names)
 
 
 def eval_row(
@@ -58,24 +64,23 @@ def role_rows(header: Header) -> list[dict[str, object]]:
 
 def sample_row(sample: Sample) -> list[object]:
     """The row of `sample`."""
-    tokens = _tokens(sample.usage)
-    return [tokens[name] if name in tokens else getattr(sample, name) for name in _SAMPLE_NAMES]
+    return [*_before_tokens(sample), *_tokens(sample.usage), *_after_tokens(sample)]
 
 
-def score_row(score: ScoreRecord) -> list[object]:
+def score_row(score: ScoreRecord) -> tuple[object, ...]:
     """A row of `score`."""
-    return [getattr(score, name) for name in _SCORE_NAMES]
+    return _score_values(score)
 
 
-def message_row(message: MessageRecord) -> list[object]:
+def message_row(message: MessageRecord) -> tuple[object, ...]:
     """A row of `message`."""
-    return [getattr(message, name) for name in _MESSAGE_NAMES]
+    return _message_values(message)
 
 
 def model_row(model: str, usage: Usage | None) -> list[object]:
     """A row of `sample_model`."""
-    return [model, *_tokens(usage).values()]
+    return [model, *_tokens(usage)]
 
 
-def _tokens(usage: Usage | None) -> dict[str, int | None]:
-    return {name: whole_number(getattr(usage, name, None)) for name in _TOKENS}
+def _tokens(usage: Usage | None) -> list[int | None]:
+    return [None] * len(_TOKENS) if usage is None else [whole_number(value) for value in astuple(usage)]

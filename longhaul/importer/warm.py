@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import boto3
 import botocore.exceptions
+import isal.isal_zlib
 import msgspec
 import psycopg
 import zstandard
@@ -16,4 +17,4 @@ import longhaul.evallog.log
 import longhaul.warehouse.runs
 import longhaul.warehouse.writer
 
-__all__ = ["boto3", "botocore", "longhaul", "msgspec", "psycopg", "zstandard"]
+__all__ = ["boto3", "botocore", "isal", "longhaul", "msgspec", "psycopg", "zstandard"]

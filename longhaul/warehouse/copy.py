@@ -5,6 +5,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial
+from typing import Any
 
 from longhaul.warehouse.tables import Kind, Table
 
@@ -30,40 +32,44 @@ def encoder(table: Table) -> Callable[[int, Sequence[object]], bytes]:
     names = table.names
 
     def encode(sequence: int, values: Sequence[object]) -> bytes:
-        fields = [start, number(sequence)]
         try:
-            for step, value in zip(steps, values, strict=True):
-                fields.append(_NULL if value is None else step(value))
+            fields = [_NULL if value is None else step(value) for step, value in zip(steps, values, strict=True)]
         except (struct.error, OverflowError) as error:
-            raise ValueRangeError(f"{table.name}.{names[len(fields) - 2]}: a number is out of range") from error
-        return b"".join(fields)
+            name = next(name for name, step, value in zip(names, steps, values, strict=True) if _refuses(step, value))
+            raise ValueRangeError(f"{table.name}.{name}: a number is out of range") from error
+        return b"".join((start, number(sequence), *fields))
 
     return encode
 
 
-def _text(value: object) -> bytes:
-    assert isinstance(value, str)  # noqa: S101 - the row's maker keeps the column's order
+def _refuses(step: Callable[[Any], bytes], value: object) -> bool:
+    try:
+        return value is not None and not step(value)
+    except (struct.error, OverflowError):
+        return True
+
+
+# Each takes the one type that the row's maker has for the kind of column.
+def _text(value: str) -> bytes:
     data = value.encode()
     return _length(len(data)) + data
 
 
-def _json(value: object) -> bytes:
-    assert isinstance(value, bytes)  # noqa: S101
+def _json(value: bytes) -> bytes:
     return b"%b\x01%b" % (_length(len(value) + 1), value)
 
 
-def _time(value: object) -> bytes:
-    assert isinstance(value, datetime)  # noqa: S101
+def _time(value: datetime) -> bytes:
     since = value - _EPOCH
     return _bigint(8, (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds)
 
 
-_STEPS: dict[Kind, Callable[[object], bytes]] = {
+_STEPS: dict[Kind, Callable[[Any], bytes]] = {
     Kind.TEXT: _text,
     Kind.JSON: _json,
-    Kind.INTEGER: lambda value: _integer(4, value),
-    Kind.BIGINT: lambda value: _bigint(8, value),
-    Kind.FLOAT: lambda value: _float(8, value),
+    Kind.INTEGER: partial(_integer, 4),
+    Kind.BIGINT: partial(_bigint, 8),
+    Kind.FLOAT: partial(_float, 8),
     Kind.TIME: _time,
     Kind.BOOLEAN: lambda value: b"\0\0\0\1" + bytes([bool(value)]),
 }
