@@ -11,8 +11,10 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from longhaul.evallog.clean import storable
 from longhaul.evallog.errors import DamagedLogError
 
+MAX_KEY_BYTES = 1 << 20
 _SPACE = re.compile(rb"[ \t\r\n]*+")
 _SCALAR = re.compile(rb"[^ \t\r\n,:\[\]{}\"]*+")
 _PLAIN = re.compile(rb'(?:[^"\[\]{}]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)
@@ -41,9 +43,9 @@ class Cursor:
         while True:
             if self.peek() != b'"':
                 raise DamagedLogError("the JSON is damaged: a key is missing")
-            key = self.read(1 << 20)
+            key = self._key()
             self._expect(b":")
-            yield msgspec.json.decode(key, type=str)
+            yield key
             if not self._another(b"}"):
                 return
 
@@ -141,6 +143,14 @@ class Cursor:
                 break
         if length == 0:
             raise DamagedLogError("the JSON is damaged: a value is missing")
+
+    def _key(self) -> str:
+        try:
+            return msgspec.json.decode(storable(self.read(MAX_KEY_BYTES)), type=str)
+        except TooLargeError:
+            raise DamagedLogError(f"the JSON is damaged: a key is longer than {MAX_KEY_BYTES >> 20} MiB") from None
+        except msgspec.DecodeError as error:
+            raise DamagedLogError(f"the JSON is damaged: a key is no text: {error}") from error
 
     def _another(self, close: bytes) -> bool:
         found = self.peek()

@@ -67,9 +67,16 @@ def test_a_long_string_is_skipped_without_being_kept() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [b"", b"{", b'{"a', b'{"a"', b'{"a":', b'{"a":[1', b'{"a":"x', b'{"a" 1}', b"{1:2}", b'{"a":1 2}', b'{"a":,}'],
+    [b"", b"{", b'{"a', b'{"a"', b'{"a":', b'{"a":[1', b'{"a":"x', b'{"a" 1}', b"{1:2}", b'{"a":1 2}', b'{"a":,}']
+    + [b'{"\\q": 1}', b'{"\xff\\x": 1}', b'{"%s": 1}' % (b"k" * (2 << 20))],
 )
 def test_broken_documents_are_damage(text: bytes) -> None:
     cursor = Cursor([text])
     with pytest.raises(DamagedLogError):
         [cursor.skip() for _ in cursor.keys()]  # noqa: SIM118
+
+
+def test_keys_are_cleaned_like_values() -> None:
+    """A lone surrogate, a NUL and bytes that are no UTF-8 in a key are no damage (case L06)."""
+    cursor = Cursor([b'{"a\\u0000\\ud800": 1, "\xff": 2}'])
+    assert [key for key in cursor.keys() if not cursor.skip()] == ["a\ufffd", "\ufffd"]  # noqa: SIM118
