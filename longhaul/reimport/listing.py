@@ -14,10 +14,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
-import ijson
 from botocore.exceptions import ClientError
 
-from longhaul.reimport.arrays import ArrayReader, NotAnArrayError
+from longhaul.reimport.arrays import BrokenArrayError, read_array
 from longhaul.reimport.errors import InvalidArgumentError, NameTakenError, ReimportError, SizeUnreadableError
 from longhaul.reimport.sizing import Tier, choose_tier
 
@@ -179,8 +178,8 @@ def read_list(s3: S3Client, bucket: str, key: str) -> Iterator[Any]:
     """Yield the items of an uploaded list as they stand; ReimportError if it is no JSON array."""
     body = s3.get_object(Bucket=bucket, Key=key)["Body"]
     try:
-        yield from ijson.items(ArrayReader(body), "item", use_float=True)
-    except (ijson.JSONError, NotAnArrayError) as error:
+        yield from read_array(body)
+    except BrokenArrayError as error:
         raise ReimportError(f"the list {key} is no JSON array of items") from error
 
 

@@ -13,10 +13,9 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-import ijson
 from botocore.exceptions import ClientError
 
-from longhaul.reimport.arrays import ArrayReader, NotAnArrayError
+from longhaul.reimport.arrays import BrokenArrayError, read_array
 from longhaul.reimport.failures import FailureClass, classify
 
 if TYPE_CHECKING:
@@ -207,10 +206,10 @@ class Results:
             return
         place = -1
         try:
-            for place, entry in enumerate(ijson.items(ArrayReader(body), "item", use_float=True)):
+            for place, entry in enumerate(read_array(body)):
                 self.add(read_entry(entry, kind, f"{key}#{place}"))
-        except (ijson.JSONError, NotAnArrayError) as error:
-            self.problems.append(f"{key} cannot be read after {place + 1:,} entries: {type(error).__name__}")
+        except BrokenArrayError as error:
+            self.problems.append(f"{key} cannot be read after {place + 1:,} entries: {error}")
 
 
 @contextmanager

@@ -118,7 +118,7 @@ def _bodies(records: Iterable[dict[str, Any]]) -> Iterator[bytes]:
     parts: list[bytes] = []
     size = 2
     for found in records:
-        part = json.dumps(found, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+        part = json.dumps(found, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace")
         if parts and size + len(part) + 1 > LARGEST_FILE_BYTES:
             yield b"[" + b",".join(parts) + b"]"
             parts, size = [], 2

@@ -89,6 +89,10 @@ def test_case_r13_overrides_are_limited_in_bytes() -> None:
     assert "8192" in (batch_rules.fault_of_submission("a", command(4100), None) or "")
 
 
+def test_half_a_surrogate_pair_in_a_command_is_no_fault() -> None:
+    assert batch_rules.fault_of_submission("job", {"command": ["evals/\ud800.eval"]}, None) is None
+
+
 def test_a_job_has_at_most_fifty_tags() -> None:
     assert batch_rules.fault_of_submission("a", None, {str(i): "" for i in range(51)})
 

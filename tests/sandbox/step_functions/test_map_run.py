@@ -247,7 +247,10 @@ def test_half_a_surrogate_pair_in_a_key_is_no_trouble(machine: Machine, jobs: Jo
     arn = machine.start(b'[{"key": "evals/\\ud800.eval"}]')
     assert machine.ended(arn)["status"] == "SUCCEEDED"
     assert jobs.keys() == ["evals/\ud800.eval"]
-    assert [json.loads(r["Input"])["key"] for r in machine.results(arn)["SUCCEEDED"]] == jobs.keys()
+    [named] = machine.manifest(arn)["ResultFiles"]["SUCCEEDED"]
+    written = machine.s3.get_object(Bucket="reimport", Key=named["Key"])["Body"].read()
+    [record] = json.loads(written.decode())  # UTF-8, as every result file
+    assert json.loads(record["Input"])["key"] == jobs.keys()[0]
     statuses = [event["Detail"]["status"] for event in events if "Reimport:" in event["Detail"]["executionArn"]]
     assert statuses == ["RUNNING", "SUCCEEDED"]
 

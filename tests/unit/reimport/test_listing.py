@@ -106,10 +106,16 @@ def test_names_that_differ_at_the_end_stay_different() -> None:
 
 
 def test_a_list_that_is_no_array_is_an_error(s3: Any) -> None:
-    for body in (b'{"key": "evals/a.eval"}', b"", b'[{"key": 1}', b"nonsense"):
+    for body in (b'{"key": "evals/a.eval"}', b"", b'[{"key": 1}', b"nonsense", b'[{"key": "\xff"}]'):
         s3.put_object(Bucket=BUCKET, Key="lists/x.json", Body=body)
         with pytest.raises(ReimportError, match="no JSON array"):
             list(read_list(s3, BUCKET, "lists/x.json"))
+
+
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf", b"\xef\xbb\xbf\r\n"])
+def test_a_list_may_have_a_byte_order_mark(s3: Any, mark: bytes) -> None:
+    s3.put_object(Bucket=BUCKET, Key="lists/x.json", Body=mark + b'[{"key": "evals/a.eval"}]')
+    assert list(read_list(s3, BUCKET, "lists/x.json")) == [{"key": "evals/a.eval"}]
 
 
 def test_an_empty_draft_writes_an_empty_array() -> None:

@@ -92,7 +92,9 @@ def test_a_file_that_is_absent_is_reported(s3: Any, found: Results) -> None:
     assert [p.split(" is ")[1] for p in found.problems] == ["named in the manifest but absent"] * 2
 
 
-@pytest.mark.parametrize("body", [b"", b"nonsense", b'{"a": 1}', b'[{"ExecutionArn"', b"null", b"\xff\xfe"])
+@pytest.mark.parametrize(
+    "body", [b"", b"nonsense", b'{"a": 1}', b'[{"ExecutionArn"', b"null", b"\xff\xfe", b'[{"Input": "\xed\xa0\x80"}]']
+)
 def test_a_broken_file_is_reported(s3: Any, found: Results, body: bytes) -> None:
     put_results(s3, "m", {"SUCCEEDED_0": body, "FAILED_0": [entry(1, "FAILED")]})
     found.read(s3, BUCKET, "m")
