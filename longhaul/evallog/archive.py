@@ -24,7 +24,9 @@ from longhaul.evallog.errors import DamagedLogError
 
 STORED, DEFLATE, ZSTD = 0, 8, 93
 CHUNK_BYTES = 1 << 20
-MAX_DIRECTORY_BYTES = 256 << 20
+# Memory: an entry takes half a KiB beside its name. Inspect's largest logs hold some ten thousand samples.
+MAX_DIRECTORY_BYTES = 32 << 20
+MAX_MEMBERS = 200_000
 MAX_WINDOW_BYTES = 128 << 20
 # zstd packs at best 128 KiB into 4 bytes, deflate 258 bytes into 2 bits: a greater claim is a lie.
 MAX_RATIO = {STORED: 1, DEFLATE: 1040, ZSTD: 33_000}
@@ -82,6 +84,8 @@ class Archive:
         """The whole content of `member`, which must be at most `limit_bytes` long."""
         if member.size_bytes > limit_bytes:
             raise DamagedLogError(f"{member.name} is {member.size_bytes} bytes long, more than {limit_bytes}")
+        if member.packed_bytes > limit_bytes:
+            return b"".join(self.chunks(member))
         start = self._offsets[member.name]
         packed = os.pread(self._file.fileno(), member.packed_bytes, start)
         data = self._unpacked(member, packed)
@@ -126,6 +130,8 @@ class Archive:
 
     def _data_offset(self, member: Member) -> int:
         """Where the data of `member` begin, after its local header, which must bear the same name."""
+        if member.offset + member.packed_bytes > self.size_bytes:
+            raise DamagedLogError(f"{member.name} lies outside the file")
         header = os.pread(self._file.fileno(), _LOCAL.size + len(member.raw_name), member.offset)
         if len(header) < _LOCAL.size + len(member.raw_name):
             raise DamagedLogError(f"{member.name} lies outside the file")
@@ -209,6 +215,8 @@ def _read_directory(file: io.BufferedReader, file_size: int) -> dict[str, Member
         members.pop(member.name, None)  # the last one counts, at its own place
         members[member.name] = member
         found += 1
+        if len(members) > MAX_MEMBERS:
+            raise DamagedLogError(f"the archive's directory has more than {MAX_MEMBERS} members")
     if found != count:
         raise DamagedLogError(f"the archive's directory has {found} entries instead of {count}")
     return members
@@ -257,7 +265,10 @@ def _read_entry(directory: bytes, at: int) -> tuple[Member, int]:
     raw_name = directory[at + _ENTRY.size : name_end]
     if _MAX32 in (packed, size, offset):
         size, packed, offset = _zip64(directory[name_end : name_end + extra_length], size, packed, offset)
-    name = raw_name.decode("utf-8", "replace")
+    try:
+        name = raw_name.decode()
+    except UnicodeDecodeError:
+        name = raw_name.decode("cp437")  # as zip has it; like UTF-8 it makes two names of two
     if flags & 0x1:
         raise DamagedLogError(f"{name} is encrypted")
     if method not in MAX_RATIO:

@@ -17,7 +17,7 @@ from longhaul.evallog import records
 from longhaul.evallog.clean import storable
 from longhaul.evallog.errors import OversizedValueError
 
-MAX_ATTACHMENT_BYTES = 64 << 20
+MAX_ATTACHMENT_BYTES = 32 << 20  # of one, and of all that one value refers to (W7)
 _REFERENCE = re.compile(rb'"(?:attachment|tc)://([0-9a-fA-F]{32})"')
 REFERENCE_STARTS = ("attachment://", "tc://")
 _TEXT_REFERENCE = re.compile(r"(?:attachment|tc)://([0-9a-fA-F]{32})\Z")
@@ -75,7 +75,17 @@ def resolve_json(raw: bytes | None, attachments: Attachments) -> bytes | None:
     """`raw` with every string that is a reference replaced."""
     if raw is None or b"://" not in raw:
         return raw
-    return _REFERENCE.sub(lambda match: _found(match[1].decode(), attachments), raw)
+    left = MAX_ATTACHMENT_BYTES
+
+    def found(match: re.Match[bytes]) -> bytes:
+        nonlocal left
+        text = _found(match[1].decode(), attachments)
+        left -= len(text)
+        if left < 0:
+            raise OversizedValueError(f"attachments of one value: more than {MAX_ATTACHMENT_BYTES >> 20} MiB")
+        return text
+
+    return _REFERENCE.sub(found, raw)
 
 
 def resolve_text(text: str | None, attachments: Attachments) -> str | None:

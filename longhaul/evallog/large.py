@@ -18,7 +18,8 @@ from longhaul.evallog.records import Event, SampleFields
 from longhaul.evallog.sample import MessageRecord, Sample, Tally, build, message_record
 from longhaul.evallog.scan import Cursor, TooLargeError
 
-MAX_VALUE_BYTES = 64 << 20  # of one column's value, or one message
+# Of one message, and of all short fields together: on the way into a row a text lies in memory up to six times (W7).
+MAX_VALUE_BYTES = 32 << 20
 MAX_EVENT_BYTES = 4 << 20  # longer events are walked field by field
 _FIELDS = frozenset(SampleFields.__struct_encode_fields__)
 _EVENT_FIELDS = frozenset(Event.__struct_encode_fields__)
@@ -38,19 +39,27 @@ def large(source: Source, name: str, header: Header, *, doubles_only: bool = Fal
 
 def _read(source: Source, name: str, header: Header, attachments: SpooledAttachments, doubles_only: bool) -> Sample:
     tally = Tally()
-    fields: list[bytes] = []
+    fields = Fields(name)
     message_count = 0
     cursor = Cursor(source())
     for key in cursor.keys():  # noqa: SIM118 - not a mapping
         if key in _FIELDS:
-            fields.append(b'"%s":%s' % (key.encode(), _value(cursor, f"{key} of {name}")))
+            fields.add(key, cursor)
         elif key == "events":
-            _count(cursor, tally)
+            _count(cursor, tally, name, doubles_only)
         elif key == "attachments":
             _spool(cursor, attachments)
         elif key == "transcript":
+            if cursor.peek() != b"{":
+                cursor.skip()
+                continue
             for part in cursor.keys():  # noqa: SIM118
-                {"events": _count_into(tally), "content": _spool_into(attachments)}.get(part, Cursor.skip)(cursor)
+                if part == "events":
+                    _count(cursor, tally, name, doubles_only)
+                elif part == "content":
+                    _spool(cursor, attachments)
+                else:
+                    cursor.skip()
         elif key == "messages":
             for _ in cursor.items():
                 cursor.skip()
@@ -59,8 +68,7 @@ def _read(source: Source, name: str, header: Header, attachments: SpooledAttachm
             raise UnsupportedLogError(f"{name} lies in several parts: such samples cannot be imported")
         else:
             cursor.skip()
-    read = decode(records.sample_fields, b"{%s}" % b",".join(fields), name, doubles_only=doubles_only)
-    fields.clear()
+    read = decode(records.sample_fields, fields.document(), name, doubles_only=doubles_only)
 
     def messages() -> Iterator[MessageRecord]:
         again = Cursor(source())
@@ -69,26 +77,45 @@ def _read(source: Source, name: str, header: Header, attachments: SpooledAttachm
                 again.skip()
                 continue
             for ordinal, _ in enumerate(again.items()):
-                data = _value(again, f"message {ordinal} of {name}")
-                message = decode(records.message, data, f"message {ordinal} of {name}", doubles_only=doubles_only)
-                yield message_record(message, ordinal, attachments)
+                yield message_record(
+                    _message(again, f"message {ordinal} of {name}", doubles_only), ordinal, attachments
+                )
 
     return build(read, header, tally, attachments, message_count, messages)
 
 
-def _value(cursor: Cursor, what: str) -> bytes:
+class Fields:
+    """Short fields of a long record, as bytes; all together at most MAX_VALUE_BYTES or the limit given."""
+
+    def __init__(self, record: str, limit_bytes: int | None = None) -> None:
+        self._record, self._limit = record, MAX_VALUE_BYTES if limit_bytes is None else limit_bytes
+        self._left = self._limit
+        self._found: list[bytes] = []
+
+    def add(self, key: str, cursor: Cursor) -> None:
+        """Read the value at hand. Raises OversizedValueError."""
+        try:
+            self._found.append(b'"%s":%s' % (key.encode(), cursor.read(self._left)))
+        except TooLargeError:
+            limit = self._limit >> 20
+            raise OversizedValueError(
+                f"{key} of {self._record}: more than {limit} MiB with what comes before"
+            ) from None
+        self._left = max(self._left - len(self._found[-1]), 0)
+
+    def document(self) -> bytes:
+        """All of them as one object; they are forgotten here."""
+        document = b"{%s}" % b",".join(self._found)
+        self._found.clear()
+        return document
+
+
+def _message(cursor: Cursor, name: str, doubles_only: bool) -> records.Message:
     try:
-        return cursor.read(MAX_VALUE_BYTES)
+        data = cursor.read(MAX_VALUE_BYTES)
     except TooLargeError:
-        raise OversizedValueError(f"{what} is longer than {MAX_VALUE_BYTES >> 20} MiB") from None
-
-
-def _count_into(tally: Tally) -> Callable[[Cursor], None]:
-    return lambda cursor: _count(cursor, tally)
-
-
-def _spool_into(attachments: SpooledAttachments) -> Callable[[Cursor], None]:
-    return lambda cursor: _spool(cursor, attachments)
+        raise OversizedValueError(f"{name} is longer than {MAX_VALUE_BYTES >> 20} MiB") from None
+    return decode(records.message, data, name, doubles_only=doubles_only)
 
 
 def _spool(cursor: Cursor, attachments: SpooledAttachments) -> None:
@@ -99,7 +126,7 @@ def _spool(cursor: Cursor, attachments: SpooledAttachments) -> None:
         attachments.add(name, cursor.pieces())
 
 
-def _count(cursor: Cursor, tally: Tally) -> None:
+def _count(cursor: Cursor, tally: Tally, name: str, doubles_only: bool) -> None:
     if cursor.peek() != b"[":
         cursor.skip()
         return
@@ -107,16 +134,18 @@ def _count(cursor: Cursor, tally: Tally) -> None:
         try:
             data = cursor.read(MAX_EVENT_BYTES)
         except TooLargeError:
-            data = _short_event(cursor)
-        tally.add([decode(records.event, data, "an event")])
+            data = _short_event(cursor, name)
+        tally.add([decode(records.event, data, f"an event of {name}", doubles_only=doubles_only)])
+        if tally.let_go() > MAX_VALUE_BYTES:
+            raise OversizedValueError(f"intermediate scores of {name}: more than {MAX_VALUE_BYTES >> 20} MiB")
 
 
-def _short_event(cursor: Cursor) -> bytes:
+def _short_event(cursor: Cursor, name: str) -> bytes:
     """The fields of a long event that are looked at; the rest is passed over."""
-    fields = []
+    fields = Fields(f"an event of {name}")
     for key in cursor.keys():  # noqa: SIM118
         if key in _EVENT_FIELDS:
-            fields.append(b'"%s":%s' % (key.encode(), _value(cursor, f"{key} of an event")))
+            fields.add(key, cursor)
         else:
             cursor.skip()
-    return b"{%s}" % b",".join(fields)
+    return fields.document()

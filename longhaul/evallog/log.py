@@ -17,12 +17,12 @@ from longhaul.evallog import header as headers
 from longhaul.evallog.archive import CHUNK_BYTES, Archive, is_archive
 from longhaul.evallog.errors import DamagedLogError, UnfinishedLogError, UnsupportedLogError
 from longhaul.evallog.header import Header
-from longhaul.evallog.large import large
+from longhaul.evallog.large import Fields, large
 from longhaul.evallog.records import HeaderFields
 from longhaul.evallog.sample import Sample, whole
 from longhaul.evallog.scan import Cursor, TooLargeError
 
-MAX_HEADER_BYTES = 128 << 20
+MAX_HEADER_BYTES = 32 << 20
 MAX_WHOLE_SAMPLE_BYTES = 16 << 20  # longer samples are read in pieces
 _HEADER, _START = "header.json", "_journal/start.json"
 _SAMPLE = re.compile(r"samples/.+_epoch_[0-9]+\.json", re.DOTALL)
@@ -109,7 +109,7 @@ class _DocumentLog:
     def __init__(self, path: Path, key: str, doubles_only: bool) -> None:
         self._path, self._doubles_only = path, doubles_only
         self.sample_count = 0
-        fields: list[bytes] = []
+        fields = Fields("the header", MAX_HEADER_BYTES)
         with open(path, "rb") as file:
             cursor = _document(file)
             for name in cursor.keys():  # noqa: SIM118 - not a mapping
@@ -118,11 +118,11 @@ class _DocumentLog:
                         cursor.skip()
                         self.sample_count += 1
                 elif name in HeaderFields.__struct_encode_fields__:
-                    fields.append(b'"%s":%s' % (name.encode(), _bounded(cursor, name)))
+                    fields.add(name, cursor)
                 else:
                     cursor.skip()
             _expect_end(cursor)
-        self.header = headers.finished(b"{%s}" % b",".join(fields), key, doubles_only=doubles_only)
+        self.header = headers.finished(fields.document(), key, doubles_only=doubles_only)
 
     def samples(self) -> Iterator[Sample]:
         with open(self._path, "rb") as file:
@@ -156,13 +156,6 @@ def _document(file: IO[bytes]) -> Cursor:
     if cursor.peek() != b"{":
         raise DamagedLogError("the file is neither an archive nor a JSON document")
     return cursor
-
-
-def _bounded(cursor: Cursor, name: str) -> bytes:
-    try:
-        return cursor.read(MAX_HEADER_BYTES)
-    except TooLargeError:
-        raise DamagedLogError(f"{name} is longer than {MAX_HEADER_BYTES >> 20} MiB") from None
 
 
 def _expect_end(cursor: Cursor) -> None:

@@ -93,6 +93,16 @@ class Tally:
         self.models: set[str] = set()
         self.intermediate: list[tuple[str | None, msgspec.Raw]] = []
         self.last_timestamp: object = None
+        self._held_bytes = self._held_count = 0
+
+    def let_go(self) -> int:
+        """Copy the scores kept of the last events, which else would stay in memory whole; bytes held in all."""
+        for at in range(self._held_count, len(self.intermediate)):
+            scorer, score = self.intermediate[at]
+            self.intermediate[at] = (scorer, score.copy())
+            self._held_bytes += len(bytes(score))
+        self._held_count = len(self.intermediate)
+        return self._held_bytes
 
     def add(self, events: Iterable[Event]) -> None:
         """Count some more events."""

@@ -47,12 +47,14 @@ def _main(arguments: Sequence[str] | None) -> Result:
             raise _ArgumentError("--file stands instead of --bucket and --key")
         if options.file is None and not (options.bucket and options.key):
             raise _ArgumentError("--bucket and --key are needed, or --file")
+        if not _is_text(options.bucket) or not _is_text(options.key):
+            raise _ArgumentError("--bucket and --key must be UTF-8, as S3's names are")
     except _ArgumentError as error:
         print(f"longhaul.importer: {error}", file=sys.stderr)
         return Result(outcome=Outcome.REFUSED, reason=str(error))
 
     from longhaul.importer import logs
-    from longhaul.importer.job import Job, logger, run
+    from longhaul.importer.job import Job, run
 
     job = Job(
         conninfo=options.database_url,
@@ -64,12 +66,7 @@ def _main(arguments: Sequence[str] | None) -> Result:
         allow_started=options.allow_started,
     )
     logs.set_up(key=job.name)
-    try:
-        return run(job)
-    except Exception as error:  # noqa: BLE001 - the process's outermost edge
-        if not termination.requested():
-            logger.exception("the importer failed")
-        return Result(outcome=Outcome.UNKNOWN, location=job.location, reason=f"{type(error).__name__}: {error}")
+    return run(job)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -84,6 +81,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--allow-started", action="store_true", help="import a log that is still being written")
     parser.add_argument("--database-url", default=os.environ.get("DATABASE_URL", ""), help=argparse.SUPPRESS)
     return parser
+
+
+def _is_text(name: str | None) -> bool:
+    try:
+        return (name or "").isascii() or bool((name or "").encode())
+    except UnicodeEncodeError:  # bytes that the system's encoding does not know
+        return False
 
 
 def _boolean(text: str) -> bool:

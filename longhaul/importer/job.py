@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import resource
@@ -18,11 +19,16 @@ from longhaul.evallog.errors import (
     UnfinishedLogError,
     UnsupportedLogError,
 )
-from longhaul.importer import source
+from longhaul.importer import source, termination
 from longhaul.importer.outcome import Outcome, Result
 from longhaul.importer.termination import REASON, TerminatedError
 from longhaul.importer.warehouse_session import Patience, patience_seconds, require_configuration, session
-from longhaul.warehouse.errors import WarehouseError, WarehouseRefusedError, WarehouseUnavailableError
+from longhaul.warehouse.errors import (
+    OvertakenError,
+    WarehouseError,
+    WarehouseRefusedError,
+    WarehouseUnavailableError,
+)
 
 if TYPE_CHECKING:
     import psycopg
@@ -45,7 +51,9 @@ _OUTCOMES: list[tuple[type[BaseException], Outcome]] = [
     (WarehouseRefusedError, Outcome.REFUSED),
     (WarehouseUnavailableError, Outcome.WAREHOUSE_UNAVAILABLE),
     (source.LogChangedError, Outcome.LOG_CHANGED),
+    (source.LogUnreadableError, Outcome.LOG_CHANGED),
     (UnfinishedLogError, Outcome.LOG_CHANGED),
+    (OvertakenError, Outcome.LOG_CHANGED),
     (TerminatedError, Outcome.TERMINATED),
 ]
 
@@ -81,6 +89,7 @@ class _Progress:
     started: float = field(default_factory=time.monotonic)
     eval_id: str | None = None
     etag: str | None = None
+    etag_before: str | None = None
     file_size_bytes: int | None = None
     samples: int | None = None
     errored_samples: int = 0
@@ -110,19 +119,31 @@ class _Progress:
 
 
 def run(job: Job) -> Result:
-    """Import the log of `job`; every expected failure becomes a result with its exit code."""
+    """Import the log of `job`; every failure becomes a result with its exit code, and a row if that can be written."""
     progress = _Progress()
     try:
         return _run(job, progress)
     except tuple(kind for kind, _ in _OUTCOMES) as error:
         outcome = next(outcome for kind, outcome in _OUTCOMES if isinstance(error, kind))
-        reason = REASON if outcome is Outcome.TERMINATED else _one_line(error)
-        logger.log(
-            logging.WARNING if outcome.exit_code >= 20 else logging.ERROR, reason, extra={"outcome": outcome.label}
-        )
-        result = progress.result(job, outcome, reason)
-        _record_failure(job, progress, result)
-        return result
+        reason = REASON if outcome is Outcome.TERMINATED else one_line(error)
+        level = logging.WARNING if outcome.exit_code >= 20 else logging.ERROR
+        logger.log(level, reason, extra={"outcome": outcome.label, "exit_code": outcome.exit_code})
+    except Exception as error:  # the outermost edge: the row has to say how it ended
+        outcome, reason = _unforeseen(error)
+        logger.error(reason, exc_info=outcome is Outcome.UNKNOWN, extra={"outcome": outcome.label})
+    progress.rows_changed, progress.stale_logs = None, ()  # of a transaction that was rolled back
+    result = progress.result(job, outcome, reason)
+    _record_failure(job, progress, result)
+    return result
+
+
+def _unforeseen(error: Exception) -> tuple[Outcome, str]:
+    """What an error means that nothing on the way took for its own."""
+    if termination.requested():
+        return Outcome.TERMINATED, REASON  # inside a library TerminatedError may surface as anything
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return Outcome.REFUSED, "the disk is full: the log, or the attachments of a large sample, do not fit it"
+    return Outcome.UNKNOWN, f"{type(error).__name__}: {one_line(error)}"
 
 
 def _run(job: Job, progress: _Progress) -> Result:
@@ -144,8 +165,19 @@ def _run(job: Job, progress: _Progress) -> Result:
                     raise
                 doubles_only = True  # jsonb's numbers are long but not endless
                 logger.info("reading again: a number is too long for the warehouse")
+            except OvertakenError as error:
+                if not patience.pause():
+                    raise
+                logger.info("fetching the log again: %s", error)
+                assert fetched is not None  # noqa: S101 - it was being applied
+                fetched.close()
+                fetched, doubles_only = None, False
             except WarehouseUnavailableError as error:
-                logger.warning("the warehouse is busy or unreachable: %s", error)
+                logger.warning(
+                    "the warehouse is busy or unreachable: %s",
+                    error,
+                    extra={"patience_left_seconds": round(patience.left(), 1)},
+                )
                 if not patience.pause():
                     raise
     finally:
@@ -154,9 +186,11 @@ def _run(job: Job, progress: _Progress) -> Result:
 
 
 def _fetch(job: Job, connection: psycopg.Connection[Any], progress: _Progress) -> Fetched | None:
-    from longhaul.warehouse.runs import current_etag
+    from longhaul.warehouse import runs
 
-    known = None if job.force else current_etag(connection, job.location, with_messages=job.with_messages)
+    before = runs.known(connection, job.location, with_messages=job.with_messages, force=job.force)
+    known = before.etag if before.current else None
+    progress.etag_before = before.etag  # looked up before the log is asked for, see OvertakenError
     if job.file is not None:
         fetched = source.open_file(job.file, known)
     else:
@@ -198,6 +232,7 @@ def _import(
         created_at=header.created_at,
         updated_at=header.updated_at,
         with_messages=job.with_messages,
+        etag_before=progress.etag_before,
     )
     eval_row = rows.eval_row(
         header,
@@ -227,7 +262,7 @@ def _stage(log: Log, writer: Writer, job: Job, progress: _Progress) -> None:
     from longhaul.warehouse.copy import ValueRangeError
     from longhaul.warehouse.tables import MESSAGE, SAMPLE, SAMPLE_MODEL, SCORE
 
-    samples = scores = messages = errored = 0
+    counts: list[tuple[int, int, bool]] = []  # scores, messages, whether it has an error; by sample
     try:
         for sample in log.samples():
             number = writer.begin_sample(sample.uuid, sample.id, sample.epoch)
@@ -239,15 +274,15 @@ def _stage(log: Log, writer: Writer, job: Job, progress: _Progress) -> None:
             if job.with_messages:
                 for message in sample.messages():
                     writer.add(MESSAGE, number, rows.message_row(message))
-                messages += sample.message_count
-            samples += 1
-            scores += len(sample.scores)
-            errored += sample.error_message is not None
+            written = sample.message_count if job.with_messages else 0
+            counts.append((len(sample.scores), written, sample.error_message is not None))
     except ValueRangeError as error:
         raise WarehouseRefusedError(str(error)) from error
-    progress.superseded = writer.superseded
-    progress.samples, progress.scores, progress.messages = samples - writer.superseded, scores, messages
-    progress.errored_samples = errored
+    superseded = writer.superseded
+    kept = [count for number, count in enumerate(counts) if number not in superseded]
+    progress.superseded, progress.samples = len(superseded), len(kept)
+    progress.scores, progress.messages = sum(count[0] for count in kept), sum(count[1] for count in kept)
+    progress.errored_samples = sum(count[2] for count in kept)
 
 
 def _record(connection: psycopg.Connection[Any], job: Job, progress: _Progress, result: Result) -> None:
@@ -292,7 +327,8 @@ def _record_failure(job: Job, progress: _Progress, result: Result) -> None:
         logger.warning("no row was left of this attempt: %s", error)
 
 
-def _one_line(error: BaseException) -> str:
+def one_line(error: BaseException) -> str:
+    """What an error says, however long, as one line."""
     return " ".join(str(error).split())[:1000]
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from botocore.exceptions import BotoCoreError, ClientError
     from mypy_boto3_s3.client import S3Client
 
 CHUNK_BYTES = 1 << 20
@@ -24,6 +25,8 @@ RESUMPTIONS = 3
 _ABSENT = {"404", "NoSuchKey", "NoSuchBucket", "NotFound", "403", "AccessDenied", "InvalidAccessKeyId"}
 _CHANGED = {"412", "PreconditionFailed"}
 _UNCHANGED = {"304", "NotModified"}
+# S3 or KMS is busy, or a token ran out: botocore's own tries were in vain, Batch's may not be (exit 21).
+_PASSING = {"RequestTimeout", "ExpiredToken", "RequestTimeTooSkewed", "KMS.ThrottlingException"}
 
 
 class SourceError(Exception):
@@ -39,7 +42,11 @@ class LogTooLargeError(SourceError):
 
 
 class LogChangedError(SourceError):
-    """The log changed, or its bytes broke off, while being read."""
+    """The log changed while being read."""
+
+
+class LogUnreadableError(SourceError):
+    """S3 did not hand over the log, or not all of it, this time: it may at another."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,17 +69,16 @@ def fetch_object(bucket: str, key: str, known_etag: str | None) -> Fetched | Non
     """Spool an object to disk; None when its ETag is still `known_etag` (then nothing of it was read)."""
     from botocore.exceptions import BotoCoreError, ClientError
 
-    client = _client()
     condition: dict[str, Any] = {"IfNoneMatch": _quoted(known_etag)} if known_etag else {}
     try:
+        client = _client()
         answer = client.get_object(Bucket=bucket, Key=key, **condition)
     except ClientError as error:
-        code = str(error.response.get("Error", {}).get("Code", ""))
-        if code in _UNCHANGED:
+        if _code(error) in _UNCHANGED:
             return None
-        raise _refused(code, error) from error
+        raise _refused(error) from error
     except BotoCoreError as error:
-        raise LogNotFoundError(f"S3 cannot be asked for the log: {error}") from error
+        raise _unasked(error) from error
     size, etag = answer["ContentLength"], answer["ETag"].strip('"')
     if etag == known_etag:
         answer["Body"].close()
@@ -115,12 +121,29 @@ def _quoted(etag: str) -> str:
     return f'"{etag}"'
 
 
-def _refused(code: str, error: Exception) -> SourceError:
+def _code(error: ClientError) -> str:
+    return str(error.response.get("Error", {}).get("Code", ""))
+
+
+def _refused(error: ClientError) -> SourceError:
+    code = _code(error)
     if code in _CHANGED:
         return LogChangedError("the log changed while it was being read")
     if code in _ABSENT:
         return LogNotFoundError(f"there is no such log, or no permission to read it ({code})")
+    status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+    if code in _PASSING or status == 429 or status >= 500:
+        return LogUnreadableError(f"S3 does not hand over the log now ({code}): try again later")
     return LogNotFoundError(f"S3 refused to hand over the log: {code}: {error}")
+
+
+def _unasked(error: BotoCoreError) -> SourceError:
+    from botocore import exceptions
+
+    passing = (exceptions.HTTPClientError, exceptions.ConnectionError, exceptions.MetadataRetrievalError)
+    if isinstance(error, (*passing, exceptions.CredentialRetrievalError)):
+        return LogUnreadableError(f"S3 cannot be reached: {error}")
+    return LogNotFoundError(f"S3 cannot be asked for the log: {error}")
 
 
 def _require_space(size: int) -> None:
@@ -132,7 +155,7 @@ def _require_space(size: int) -> None:
 
 
 def _spool(client: S3Client, bucket: str, key: str, answer: Any, spool: IO[bytes]) -> None:
-    from botocore.exceptions import ClientError, HTTPClientError, IncompleteReadError, ResponseStreamingError
+    from botocore.exceptions import BotoCoreError, ClientError
 
     size, etag, body = answer["ContentLength"], answer["ETag"], answer["Body"]
     for attempt in range(RESUMPTIONS + 1):
@@ -142,8 +165,8 @@ def _spool(client: S3Client, bucket: str, key: str, answer: Any, spool: IO[bytes
             spool.flush()
             if spool.tell() == size:
                 return
-        except (HTTPClientError, IncompleteReadError, ResponseStreamingError):
-            pass
+        except BotoCoreError:
+            pass  # broken off
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise LogTooLargeError("the disk is full") from error
@@ -154,8 +177,9 @@ def _spool(client: S3Client, bucket: str, key: str, answer: Any, spool: IO[bytes
             span = f"bytes={spool.tell()}-"
             body = client.get_object(Bucket=bucket, Key=key, Range=span, IfMatch=etag)["Body"]
         except ClientError as error:
-            code = str(error.response.get("Error", {}).get("Code", ""))
-            if code in _ABSENT | _CHANGED:
+            if _code(error) in _ABSENT:
                 raise LogChangedError("the log changed while it was being read") from error
-            raise LogChangedError(f"the log could not be read to its end: {code}") from error
-    raise LogChangedError(f"the log broke off after {spool.tell()} of {size} bytes")
+            raise _refused(error) from error
+        except BotoCoreError as error:
+            raise _unasked(error) from error
+    raise LogUnreadableError(f"the log broke off after {spool.tell()} of {size} bytes")

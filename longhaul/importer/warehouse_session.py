@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from longhaul.warehouse.connection import connect
 from longhaul.warehouse.errors import WarehouseRefusedError, classified
 
 if TYPE_CHECKING:
@@ -36,11 +37,15 @@ class Patience:
         self._since: float | None = None
         self._pause = 0.5
 
-    def pause(self) -> bool:
-        """Wait a while; False, at once, when patience has run out since the first pause."""
+    def left(self) -> float:
+        """How many seconds are left; counted from the first call."""
         now = self._clock()
         self._since = now if self._since is None else self._since
-        left = self._since + self._seconds - now
+        return self._since + self._seconds - now
+
+    def pause(self) -> bool:
+        """Wait a while; False, at once, when patience has run out since the first pause."""
+        left = self.left()
         if left <= 0:
             return False
         self._sleep(min(left, self._pause * (0.5 + self._draw() / 2)))
@@ -64,21 +69,7 @@ def session(conninfo: str, *, connect_seconds: int = 10) -> Iterator[psycopg.Con
     """A connection in autocommit mode; psycopg's errors leave as WarehouseError."""
     import psycopg
 
-    try:
-        connection = psycopg.connect(
-            conninfo,
-            autocommit=True,
-            prepare_threshold=None,
-            connect_timeout=connect_seconds,
-            application_name="longhaul-importer",
-            client_encoding="utf8",
-            keepalives_idle=30,
-            keepalives_interval=10,
-            keepalives_count=3,
-            **_token(conninfo),
-        )
-    except psycopg.Error as error:
-        raise classified(error) from error
+    connection = connect(conninfo, name="longhaul-importer", connect_seconds=connect_seconds)
     try:
         yield connection
     except psycopg.Error as error:
@@ -89,18 +80,3 @@ def session(conninfo: str, *, connect_seconds: int = 10) -> Iterator[psycopg.Con
         raise
     finally:
         connection.close()
-
-
-def _token(conninfo: str) -> dict[str, Any]:
-    """An IAM token as password, if LONGHAUL_WAREHOUSE_IAM_AUTH is `true`; it lasts 15 minutes: one per connection."""
-    if os.environ.get("LONGHAUL_WAREHOUSE_IAM_AUTH", "").lower() != "true":
-        return {}
-    import boto3
-    from psycopg.conninfo import conninfo_to_dict
-
-    named = conninfo_to_dict(conninfo)
-    host = str(named.get("host") or os.environ.get("PGHOST", ""))
-    port = int(named.get("port") or os.environ.get("PGPORT", "5432"))
-    user = str(named.get("user") or os.environ.get("PGUSER", ""))
-    token = boto3.client("rds").generate_db_auth_token(DBHostname=host, Port=port, DBUsername=user)
-    return {"password": token, "sslmode": "require"}

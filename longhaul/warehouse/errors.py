@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import psycopg
 
-# Connection lost or refused, no resources, operator intervention, lock timeout, deadlock, serialization, standby.
-_BUSY_CLASSES = ("08", "53", "57", "58", "40", "55")
-_BUSY_STATES = ("25006",)
+# Connection lost or refused, no resources, operator intervention, lock timeout, deadlock, serialization, a server's own
+# trouble; then: a standby, and sessions ended for being idle in a transaction or for a transaction too long.
+_BUSY_CLASSES = ("08", "53", "57", "58", "40", "55", "XX")
+_BUSY_STATES = ("25006", "25P03", "25P04")
 NUMBER_OUT_OF_RANGE = "22003"
 _UNDEFINED_TABLE = ("42P01", "42703")
 
@@ -20,6 +21,10 @@ class WarehouseError(Exception):
 
 class WarehouseUnavailableError(WarehouseError):
     """Busy or unreachable: the same import can succeed later."""
+
+
+class OvertakenError(WarehouseError):
+    """Another version of the log was imported since this one was asked for: ask again which is the current one."""
 
 
 class WarehouseRefusedError(WarehouseError):

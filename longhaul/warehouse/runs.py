@@ -1,4 +1,4 @@
-"""One row per attempt to import a log, kept when the attempt failed; and whether a log needs importing at all."""
+"""One row per attempt to import a log, kept when the attempt failed; and which version of a log was imported last."""
 
 from __future__ import annotations
 
@@ -46,11 +46,20 @@ def record(connection: psycopg.Connection[Any], run: ImportRun) -> None:
     )
 
 
-def current_etag(connection: psycopg.Connection[Any], location: str, *, with_messages: bool) -> str | None:
-    """The ETag whose import would change nothing, or None when the log has to be imported anyway (W1, W3)."""
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """What the warehouse knows of a log."""
+
+    etag: str | None  # of the version that was imported last
+    current: bool  # whether importing that version again would change nothing (W1, W3)
+
+
+def known(connection: psycopg.Connection[Any], location: str, *, with_messages: bool, force: bool) -> Known:
+    """Which version of the log was imported last; with `force` it is never taken for current."""
     row = connection.execute(
-        "SELECT etag FROM log WHERE location = %(location)s AND with_messages = %(with_messages)s"
-        " AND NOT EXISTS (SELECT FROM stale_log s WHERE s.location = %(location)s)",
-        {"location": location, "with_messages": with_messages},
+        "SELECT etag, NOT %(force)s AND with_messages = %(with_messages)s"
+        " AND NOT EXISTS (SELECT FROM stale_log s WHERE s.location = %(location)s)"
+        " FROM log WHERE location = %(location)s",
+        {"location": location, "with_messages": with_messages, "force": force},
     ).fetchone()
-    return str(row[0]) if row else None
+    return Known(etag=row[0], current=row[1]) if row else Known(etag=None, current=False)

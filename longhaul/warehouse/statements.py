@@ -115,13 +115,17 @@ def delete_gone_parts(table: Table) -> str:
 
 
 def upsert_parts(table: Table) -> str:
-    """Write the parts of owned samples."""
+    """Write the parts of owned samples, in the log's order.
+
+    Sorting them, several times as wide as the samples, would not fit `work_mem`, and is not needed against deadlocks:
+    whoever writes parts holds the locks of their samples' rows, which `upsert_samples` takes in order, rows that it
+    leaves alone included (W4).
+    """
     touched = [name for name in table.names if name not in table.key]
-    order = ", ".join(f"n.{name}" for name in table.key if name != "sample_uuid")
     return (
         f"INSERT INTO {table.name} AS old (sample_uuid, {', '.join(table.names)})"
         f" SELECT i.uuid, {', '.join(f'n.{name}' for name in table.names)}"
-        f" FROM {incoming(table)} n JOIN incoming_sample i USING (seq) WHERE i.won ORDER BY i.uuid, {order}"
+        f" FROM {incoming(table)} n JOIN incoming_sample i USING (seq) WHERE i.won"
         f" ON CONFLICT ({', '.join(table.key)}) DO UPDATE SET {_assign(touched)} WHERE {_differs(touched)}"
     )
 
@@ -145,10 +149,13 @@ SELECT o.location, o.eval_id FROM log_sample m
 RIVALS = """
 SELECT c.location, c.sample_uuid, c.eval_id, c.id, c.epoch, c.completed_at, l.updated_at, l.created_at,
        EXISTS (SELECT FROM sample s WHERE s.uuid = c.sample_uuid AND s.location = c.location) AS held
-FROM log_sample c JOIN log l USING (location)
+FROM (SELECT * FROM log_sample WHERE sample_uuid = ANY(%(uuids)s)
+      UNION
+      SELECT o.* FROM log_sample o
+      JOIN unnest(%(evals)s::text[], %(ids)s::text[], %(epochs)s::int[]) AS place (eval_id, id, epoch)
+        USING (eval_id, id, epoch)) c
+JOIN log l USING (location)
 WHERE c.location <> %(location)s
-  AND (c.sample_uuid = ANY(%(uuids)s)
-       OR (c.eval_id, c.id, c.epoch) IN (SELECT * FROM unnest(%(evals)s::text[], %(ids)s::text[], %(epochs)s::int[])))
 """
 
 MARK_WON = "UPDATE incoming_sample SET won = uuid <> ALL(%(lost)s) WHERE won <> (uuid <> ALL(%(lost)s))"

@@ -20,12 +20,14 @@ from typing import Any
 import psycopg
 
 from longhaul.warehouse import copy, ownership, statements
-from longhaul.warehouse.errors import WarehouseUnavailableError
+from longhaul.warehouse.errors import OvertakenError, WarehouseUnavailableError
 from longhaul.warehouse.ownership import Claim
 from longhaul.warehouse.tables import PARTS, SAMPLE, Table
 
 FLUSH_BYTES = 8 << 20
 LOCK_TIMEOUT_MS = 60_000
+# A job that froze, or whose network is gone, must not hold its locks until the server's own keepalives notice.
+IDLE_TIMEOUT_MS = 60_000
 MAX_ROUNDS = 50  # each needs another log to have appeared meanwhile
 
 
@@ -40,6 +42,7 @@ class LogFacts:
     created_at: datetime | None
     updated_at: datetime | None
     with_messages: bool
+    etag_before: str | None  # of the version that the warehouse had when this one was asked for
 
     @property
     def rank(self) -> ownership.Rank:
@@ -74,7 +77,7 @@ class Writer:
         self._by_place: dict[tuple[str, int], int] = {}
         self._superseded: set[int] = set()
         for table in (SAMPLE, *PARTS):
-            connection.execute(f"DROP TABLE IF EXISTS {statements.incoming(table)}")
+            connection.execute(f"DROP TABLE IF EXISTS pg_temp.{statements.incoming(table)}")
             connection.execute(statements.create_incoming(table))
 
     def begin_sample(self, uuid: str, id: str, epoch: int) -> int:  # noqa: A002 - the column's name
@@ -88,9 +91,9 @@ class Writer:
         return number
 
     @property
-    def superseded(self) -> int:
-        """How many samples a later one of the same log replaced."""
-        return len(self._superseded)
+    def superseded(self) -> frozenset[int]:
+        """Numbers of the samples that a later one of the same log replaced."""
+        return frozenset(self._superseded)
 
     def add(self, table: Table, number: int, values: Sequence[object]) -> None:
         """Stage one row of the sample with that number."""
@@ -151,8 +154,9 @@ class _Transaction:
     ) -> Applied:
         execute = self._connection.execute
         execute(f"SET LOCAL lock_timeout = {LOCK_TIMEOUT_MS}")
+        execute(f"SET LOCAL idle_in_transaction_session_timeout = {IDLE_TIMEOUT_MS}")
         execute(statements.LOCK, [[f"log:{self._log.location}", *(f"eval:{name}" for name in self._evals)]])
-        before = self._one("SELECT eval_id FROM log WHERE location = %(location)s")
+        before = self._before()
         self._need({before} if before else set())
         related = self._related()
         self._need({eval_id for _, eval_id in related})
@@ -191,13 +195,19 @@ class _Transaction:
         record(self._connection, applied)
         return applied
 
+    def _before(self) -> str | None:
+        """The eval that the log held so far. Raises OvertakenError: else an old version could replace a newer one."""
+        row = self._connection.execute(
+            "SELECT eval_id, etag FROM log WHERE location = %(location)s", self._names
+        ).fetchone()
+        eval_id, etag = row or (None, None)
+        if etag not in (None, self._log.etag, self._log.etag_before):
+            raise OvertakenError("another version of the log was imported meanwhile")
+        return eval_id
+
     def _need(self, evals: set[str]) -> None:
         if evals - self._evals:
             raise _MoreLocksError(evals)
-
-    def _one(self, statement: str) -> Any:
-        row = self._connection.execute(statement, self._names).fetchone()
-        return row[0] if row else None
 
     def _change(self, statement: str, parameters: Mapping[str, object] | None) -> None:
         self._changed += max(self._connection.execute(statement, parameters).rowcount, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -131,3 +132,44 @@ def test_a_name_that_damage_changed_hides_no_member(tmp_path: Path) -> None:
     path = write_zip(tmp_path / "a.eval", [Entry(name="a", data=b"a"), Entry(name="zzz", local_name="b", data=b"b")])
     with pytest.raises(DamagedLogError, match="not where"):
         read(path)
+
+
+@pytest.mark.parametrize("offset", [1 << 40, (1 << 63) - 1, 1 << 63, (1 << 64) - 1])
+def test_an_offset_beyond_every_file(tmp_path: Path, offset: int) -> None:
+    path = write_zip(tmp_path / "a.eval", [Entry(name="a", data=b"abc")], zip64=True)
+    data = path.read_bytes()
+    extra = data.index(b"PK\1\2") + 46 + 1
+    path.write_bytes(data[: extra + 20] + offset.to_bytes(8, "little") + data[extra + 28 :])
+    with pytest.raises(DamagedLogError, match="outside"):
+        read(path)
+
+
+def test_w7_compressed_bytes_are_not_held_whole_when_they_are_more_than_the_content(tmp_path: Path) -> None:
+    """A small member that claims a large part of the file for itself."""
+    packed = zstandard.ZstdCompressor().compress(b"abc")
+    skipped = b"\x50\x2a\x4d\x18" + (64 << 20).to_bytes(4, "little") + bytes(64 << 20)  # a frame that says nothing
+    path = write_zip(tmp_path / "a.eval", [Entry(name="a", data=b"abc", packed=packed + skipped)])
+    tracemalloc.start()
+    try:
+        with Archive(path) as archive:
+            assert archive.read(archive.members["a"], LIMIT) == b"abc"
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_w7_a_directory_without_end_is_refused(tmp_path: Path, monkeypatch) -> None:
+    path = write_zip(tmp_path / "a.eval", [Entry(name=str(n), data=b"") for n in range(12)])
+    monkeypatch.setattr("longhaul.evallog.archive.MAX_MEMBERS", 11)
+    with pytest.raises(DamagedLogError, match="more than 11 members"):
+        Archive(path)
+    monkeypatch.setattr("longhaul.evallog.archive.MAX_DIRECTORY_BYTES", 100)
+    with pytest.raises(DamagedLogError, match="claims"):
+        Archive(path)
+
+
+def test_two_names_that_are_no_utf8_stay_two(tmp_path: Path) -> None:
+    path = write_zip(tmp_path / "a.eval", [Entry(name="xa", data=b"1"), Entry(name="xb", data=b"2")])
+    path.write_bytes(path.read_bytes().replace(b"xa", b"\xffa").replace(b"xb", b"\xfeb").replace(b"\xfeb", b"\xfea"))
+    with Archive(path) as archive:
+        assert len(archive.members) == 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import random
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,61 @@ def test_a_value_that_no_column_takes_is_refused_by_name(tmp_path: Path, monkeyp
     monkeypatch.setattr("longhaul.evallog.large.MAX_VALUE_BYTES", 4000)
     with pytest.raises(OversizedValueError, match=r"input of samples/1_epoch_1\.json"):
         read(path)
+
+
+@pytest.mark.parametrize(
+    ("odd", "reason"),
+    [
+        (
+            b'{"id": 1, "epoch": 1, ' + b'"metadata": "%s", ' % (b"m" * 1500) * 3 + b'"input": ""}',
+            "metadata of samples/",
+        ),
+        (
+            dumps(sample(1, events=[{"event": "score", "intermediate": True, "score": {"value": "s" * 900}}] * 5)),
+            "intermediate scores of samples/",
+        ),
+    ],
+    ids=["one field many times", "intermediate scores"],
+)
+def test_w7_what_is_kept_of_a_sample_is_bounded_all_together(
+    tmp_path: Path, monkeypatch, odd: bytes, reason: str
+) -> None:
+    members = entries(header(), [sample(1)])
+    members[1].data = odd
+    path = write_zip(tmp_path / "a.eval", members)
+    monkeypatch.setattr(logs, "MAX_WHOLE_SAMPLE_BYTES", 10)
+    monkeypatch.setattr("longhaul.evallog.large.MAX_VALUE_BYTES", 4000)
+    with pytest.raises(OversizedValueError, match=reason):
+        read(path)
+
+
+def test_w7_an_attachment_that_a_value_names_often_is_not_written_out_without_end(tmp_path: Path, monkeypatch) -> None:
+    name = "a" * 32
+    odd = sample(1, input=[{"role": "user", "content": f"attachment://{name}"}] * 9, attachments={name: "x" * 1000})
+    monkeypatch.setattr("longhaul.evallog.attachments.MAX_ATTACHMENT_BYTES", 5000)
+    with pytest.raises(OversizedValueError, match="attachments of one value"):
+        read(write_log(tmp_path / "a.eval", [odd]))
+
+
+def test_w7_an_intermediate_score_does_not_hold_its_whole_event(tmp_path: Path, monkeypatch) -> None:
+    """One short score in each of many long events: what is kept is the scores."""
+    event = {"event": "score", "intermediate": True, "scorer": "s", "score": {"value": 1}, "rest": "r" * (1 << 20)}
+    path = write_log(tmp_path / "a.eval", [sample(1, events=[event] * 100)])
+    tracemalloc.start()
+    try:
+        (one,) = read(path)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert len(one["scores"]) == 101
+    assert peak < 30 << 20
+
+
+def test_a_transcript_that_is_null_is_none(tmp_path: Path, monkeypatch) -> None:
+    path = write_log(tmp_path / "a.eval", [sample(1, transcript=None)])
+    at_once = read(path)
+    monkeypatch.setattr(logs, "MAX_WHOLE_SAMPLE_BYTES", 10)
+    assert read(path) == at_once
 
 
 def test_old_keys(tmp_path: Path) -> None:

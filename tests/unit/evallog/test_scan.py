@@ -67,8 +67,10 @@ def test_a_long_string_is_skipped_without_being_kept() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [b"", b"{", b'{"a', b'{"a"', b'{"a":', b'{"a":[1', b'{"a":"x', b'{"a" 1}', b"{1:2}", b'{"a":1 2}', b'{"a":,}']
-    + [b'{"\\q": 1}', b'{"\xff\\x": 1}', b'{"%s": 1}' % (b"k" * (2 << 20))],
+    [
+        *(b"", b"{", b'{"a', b'{"a"', b'{"a":', b'{"a":[1', b'{"a":"x', b'{"a" 1}', b"{1:2}", b'{"a":1 2}', b'{"a":,}'),
+        *(b'{"\\q": 1}', b'{"\xff\\x": 1}', b'{"%s": 1}' % (b"k" * (2 << 20))),
+    ],
 )
 def test_broken_documents_are_damage(text: bytes) -> None:
     cursor = Cursor([text])

@@ -39,6 +39,7 @@ def surroundings(monkeypatch) -> Iterator[None]:
         ["--bucket", "b", "--key", "k", "--nonsense"],
         ["--file", "f", "--key", "k"],
         ["--bucket", "b", "--key", "k", "--force"],
+        ["--bucket", "b", "--key", "no utf-8 \udcff"],
     ],
 )
 def test_wrong_arguments_are_12_never_2(arguments: list[str], capsys) -> None:
@@ -66,13 +67,14 @@ def test_a_warehouse_out_of_reach_is_20_after_the_importers_own_patience(monkeyp
 
 
 def test_an_error_nobody_foresaw_is_1_with_its_traceback_in_the_log(monkeypatch, capsys) -> None:
-    def fail(job: object) -> None:
-        raise ZeroDivisionError("odd")
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("odd\nin two lines")
 
-    monkeypatch.setattr("longhaul.importer.job.run", fail)
+    monkeypatch.setattr("longhaul.importer.job._run", fail)
+    monkeypatch.setattr("longhaul.importer.job._record_failure", lambda *_: None)
     assert main(["--bucket", "b", "--key", "k"]) == 1
     out, err = capsys.readouterr()
-    assert json.loads(out)["outcome"] == "unknown"
+    assert (json.loads(out)["outcome"], json.loads(out)["reason"]) == ("unknown", "ZeroDivisionError: odd in two lines")
     assert "Traceback" in json.loads(err)["exception"]
 
 

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import io
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError, NoCredentialsError, ResponseStreamingError
+from botocore.exceptions import (
+    ClientError,
+    CredentialRetrievalError,
+    EndpointConnectionError,
+    NoCredentialsError,
+    ReadTimeoutError,
+    ResponseStreamingError,
+)
 
 from longhaul.importer import source
 
@@ -33,11 +41,12 @@ class Store:
         self, data: bytes, *, breaks: list[int] = (), changes: bool = False, refuses: Exception | None = None
     ) -> None:
         self.data, self.breaks, self.changes, self.refuses = data, list(breaks), changes, refuses
+        self.refuses_from = 0  # number of requests that are answered first
         self.requests: list[dict[str, Any]] = []
 
     def get_object(self, **request: Any) -> dict[str, Any]:
         self.requests.append(request)
-        if self.refuses:
+        if self.refuses and len(self.requests) > self.refuses_from:
             raise self.refuses
         if request.get("IfNoneMatch") == '"v1"':
             raise answer("304", 304)
@@ -90,10 +99,61 @@ def test_w6_a_body_that_breaks_off_is_resumed_under_if_match(store) -> None:
     fetched.close()
 
 
-@pytest.mark.parametrize("how", [{"breaks": [9], "changes": True}, {"breaks": [1] * 9}])
-def test_a_log_that_changes_or_breaks_off_for_good(store, how: dict[str, Any]) -> None:
-    store(**how)
+def test_a_log_that_changes_while_it_is_read(store) -> None:
+    store(breaks=[9], changes=True)
     with pytest.raises(source.LogChangedError):
+        source.fetch_object("b", "k", None)
+
+
+def test_a_body_that_breaks_off_for_good_may_be_whole_another_time(store) -> None:
+    store(breaks=[1] * 9)
+    with pytest.raises(source.LogUnreadableError, match="broke off after 4 of 5000000 bytes"):
+        source.fetch_object("b", "k", None)
+
+
+PASSING = [
+    ("SlowDown", 503),
+    ("InternalError", 500),
+    ("TooManyRequests", 429),
+    ("RequestTimeout", 400),
+    ("ExpiredToken", 400),
+]
+
+
+@pytest.mark.parametrize(("code", "status"), PASSING)
+@pytest.mark.parametrize("begun", [False, True], ids=["at once", "halfway"])
+def test_an_s3_that_is_busy_is_worth_another_try(store, code: str, status: int, begun: bool) -> None:
+    """Never exit 11, which nobody tries again."""
+    asked = store(refuses=answer(code, status), breaks=[9])
+    asked.refuses_from = 1 if begun else 0
+    with pytest.raises(source.LogUnreadableError, match=code):
+        source.fetch_object("b", "k", None)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        EndpointConnectionError(endpoint_url="http://s3"),
+        ReadTimeoutError(endpoint_url="http://s3"),
+        CredentialRetrievalError(provider="container", error_msg="timed out"),
+    ],
+)
+@pytest.mark.parametrize("begun", [False, True], ids=["at once", "halfway"])
+def test_an_s3_out_of_reach_is_worth_another_try(store, error: Exception, begun: bool) -> None:
+    asked = store(refuses=error, breaks=[9])
+    asked.refuses_from = 1 if begun else 0
+    with pytest.raises(source.LogUnreadableError):
+        source.fetch_object("b", "k", None)
+
+
+def test_a_disk_that_fills_up_while_spooling(store, monkeypatch) -> None:
+    class Full(io.BytesIO):
+        def write(self, data: Any) -> int:
+            raise OSError(errno.ENOSPC, "no space left on device")
+
+    store()
+    monkeypatch.setattr(source.tempfile, "TemporaryFile", Full)
+    with pytest.raises(source.LogTooLargeError, match="disk is full"):
         source.fetch_object("b", "k", None)
 
 
