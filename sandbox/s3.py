@@ -6,7 +6,7 @@ moto 5.2.5: PutObject looks and writes in two steps, so two writers can both win
 CopyObject ignores If-None-Match and If-Match, CompleteMultipartUpload If-Match; a completed upload sends two events,
 and so does every PutObject (its tags); events carry `eTag`, a fixed id, sequencer and request id, the reason
 "ObjectCreated", and are lost when a rule has an SQS target (`s3/notifications.py`, `events/utils.py`);
-GetBucketNotificationConfiguration does not show EventBridge.
+GetBucketNotificationConfiguration does not show EventBridge; a key with a line break is a 404 (`s3/urls.py`).
 """
 
 from __future__ import annotations
@@ -66,6 +66,13 @@ def install() -> None:
     models.S3Backend.put_bucket_policy = _put_bucket_policy(models.S3Backend.put_bucket_policy)
     models.FakeBucket.get_permission = lambda self, action, resource: PermissionResult.NEUTRAL
     notifications._send_event_bridge_message = _send_event
+    models.S3Backend.url_paths = property(_url_paths)
+
+
+def _url_paths(self: Any) -> dict[str, Any]:
+    """Routes that take every key: the dot of a regular expression is no line break."""
+    known = super(models.S3Backend, self).url_paths
+    return {path.replace("<key_name>.+", r"<key_name>[\s\S]+"): action for path, action in known.items()}
 
 
 # ---- conditional writes ----------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ Found = TypeVar("Found")
 START_SECONDS = 180
 
 
-def until(what: Callable[[], Found], seconds: float = 20) -> Found:
+def until(what: Callable[[], Found], seconds: float = 60) -> Found:
     """Wait for something to come true, and return it."""
     end = time.monotonic() + seconds
     while not (found := what()):

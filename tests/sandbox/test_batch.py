@@ -223,7 +223,7 @@ def test_what_a_container_leaves_behind_ends_with_it(batch: Batch) -> None:
 
 
 def test_cancel_leaves_a_running_job_alone_and_terminate_of_an_ended_one_changes_nothing(batch: Batch) -> None:
-    job_id = batch.submit("import time; time.sleep(1)")
+    job_id = batch.submit("import time; time.sleep(3)")
     batch.running(job_id)
     batch.batch.cancel_job(jobId=job_id, reason="never mind")
     job = batch.ended(job_id)

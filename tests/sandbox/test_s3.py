@@ -35,6 +35,16 @@ def outcome(call: Callable[..., Any], **arguments: Any) -> tuple[int, str]:
         return error.response["ResponseMetadata"]["HTTPStatusCode"], error.response["Error"]["Code"]
 
 
+@pytest.mark.parametrize(
+    "key", ["a/line\nbreak\r\n.eval", "a/\x1b[31m\t.eval", "a//b", "a/../b", "a/%2B+ é#?&=\\\"'", "a/b/"]
+)
+def test_keys_are_literal(s3: Any, bucket: str, key: str) -> None:
+    s3.put_object(Bucket=bucket, Key=key, Body=key.encode())
+    assert s3.get_object(Bucket=bucket, Key=key)["Body"].read() == key.encode()
+    [found] = s3.list_objects_v2(Bucket=bucket)["Contents"]
+    assert found["Key"] == key
+
+
 def test_a_conditional_put_takes_a_free_name_once(s3: Any, bucket: str) -> None:
     put = {"Bucket": bucket, "Key": "a", "Body": b"1"}
     assert outcome(s3.put_object, **put, IfNoneMatch="*") == (200, "")

@@ -80,7 +80,7 @@ class Operator:
 
     def map_run(self, execution: str) -> dict[str, Any]:
         """The description of the execution's one Map Run, once it has one."""
-        runs = until(lambda: self.sfn.list_map_runs(executionArn=execution)["mapRuns"], 20)
+        runs = until(lambda: self.sfn.list_map_runs(executionArn=execution)["mapRuns"])
         return dict(self.sfn.describe_map_run(mapRunArn=runs[0]["mapRunArn"]))
 
     def counts(self, execution: str) -> dict[str, int]:

@@ -30,7 +30,7 @@ REFUSED: list[tuple[Any, list[str]]] = [
 @pytest.mark.parametrize(("given", "named"), REFUSED, ids=lambda value: json.dumps(value)[:60])
 def test_r10_input_is_refused_before_any_job(operator: Operator, given: Any, named: list[str]) -> None:
     execution = operator.start_input(given)
-    ended = operator.ended(execution, 20)
+    ended = operator.ended(execution)
     assert ended["status"] == "FAILED"
     assert all(word in ended["cause"] for word in named), ended["cause"]
     assert not operator.sfn.list_map_runs(executionArn=execution)["mapRuns"]
@@ -84,6 +84,9 @@ NASTY = [
     "quo\"te,'.eval",
     "../up/../x.eval",
     "a//b.eval",
+    "\x1b[31mred\x1b[0m\n.eval",
+    "Ref::key $(HOME) {% $states %}.eval",
+    "\u00e9" * 503 + ".eval",  # below evals/nasty/ that makes 1,023 bytes
 ]
 
 
