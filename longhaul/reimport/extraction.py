@@ -83,7 +83,10 @@ class Extractor:
                 continue
             map_runs = self.runs.map_runs(run.arn)
             if not any(m.status == RUNNING for m in map_runs) and any(self._is_due(m) for m in map_runs):
-                self.extract(run.arn, wait_seconds=0)
+                try:
+                    self.extract(run.arn, wait_seconds=0)
+                except RefusedError:  # redriven since it was listed: its next end comes with an event, or a sweep
+                    continue
                 done.append(run.arn)
         return done
 

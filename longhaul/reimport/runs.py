@@ -48,7 +48,7 @@ class Run:
     def max_concurrency(self) -> int:
         """The cap that the input asks for; a redrive takes it again (R16)."""
         cap = (self.input or {}).get("max_concurrency", DEFAULT_MAX_CONCURRENCY)
-        return cap if isinstance(cap, int) else DEFAULT_MAX_CONCURRENCY
+        return int(cap) if isinstance(cap, int | float) else DEFAULT_MAX_CONCURRENCY  # 8.0 is an integer in JSON
 
     def lasted(self, now: datetime) -> float:
         """Return the seconds from its start to its end, or to now."""

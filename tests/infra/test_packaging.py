@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import shutil
 import subprocess
@@ -51,6 +52,8 @@ def test_c10_what_interpreters_and_editors_leave_changes_no_hash(clone: Path, ki
             "code.orig",
         ):
             _write(clone / folder / name, "left behind")
+    for path in clone.rglob("*"):
+        os.utime(path, (1, 1))
     assert ASSEMBLIES[kind](clone) == before
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -177,6 +178,24 @@ def test_the_sweep_writes_what_is_missing_or_out_of_date(
     put_results(s3, "m", {"SUCCEEDED_0": [entry(i) for i in range(4)]})
     assert extractor.sweep() == [arn]
     assert json.loads(files(s3)["summary.json"])["counts"]["succeeded"] == 4
+
+
+def test_a_run_that_is_redriven_during_the_sweep_holds_up_no_other(
+    s3: Any, sfn: FakeStepFunctions, extractor: Extractor, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arn = run_with_failures(s3, sfn)
+    sfn.add_map_run(sfn.add("redriven", "FAILED"), "r", "FAILED", counts={"failed": 1})
+    put_results(s3, "r", {"FAILED_0": [entry(1, "FAILED")]})
+    clock.today = sfn.executions[arn]["stopDate"] + timedelta(days=1)
+    describe = extractor.runs.describe
+
+    def redriven(run_arn: str) -> Any:
+        found = describe(run_arn)
+        return dataclasses.replace(found, status="RUNNING") if found.name == "redriven" else found
+
+    monkeypatch.setattr(extractor.runs, "describe", redriven)
+    assert [run.name for run in extractor.runs.recent()] == ["redriven", "one"]
+    assert extractor.sweep() == [arn]
 
 
 def test_the_sweep_leaves_old_runs_alone(s3: Any, sfn: FakeStepFunctions, extractor: Extractor, clock: Clock) -> None:

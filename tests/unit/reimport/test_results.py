@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections.abc import Iterator
 from typing import Any
 
@@ -195,6 +196,29 @@ def test_an_item_tells_what_a_report_needs(found: Results) -> None:
     assert (item.exit_code, item.job_id, item.log_stream, item.attempts) == (11, "job-1", "importer/default/0123", 1)
     assert (item.size_bytes, item.seconds, item.error) == (100, 90.5, "States.TaskFailed")
     assert item.cause_head == cause(11)[:200]
+
+
+def test_a_large_file_takes_little_memory(found: Results) -> None:
+    """ "FAILED file of 2 GB": the same code path with 60 MB, memory measured."""
+    text = cause(20, padding=40_000)
+
+    def body() -> Iterator[bytes]:
+        yield b"["
+        for number in range(2000):
+            yield (b"," if number else b"") + json.dumps(entry(number, "FAILED", Cause=text)).encode()
+        yield b"]"
+
+    pieces = body()
+    stream = type("Body", (), {"read": lambda self, amount: next(pieces, b"") if amount else b""})()
+    s3 = type("S3", (), {"get_object": lambda self, **_: {"Body": stream}})()
+    tracemalloc.start()
+    try:
+        found.read_file(s3, BUCKET, "results/m/FAILED_0.json", "FAILED")
+        assert counts(found) == {"failed": 2000}
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 3_000_000
 
 
 def test_identity_is_the_execution(found: Results) -> None:

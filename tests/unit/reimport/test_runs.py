@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from typing import Any
 
@@ -162,6 +163,11 @@ def test_an_input_by_hand_is_no_crash(runs: Runs, sfn: FakeStepFunctions) -> Non
     for given in ("text", [], {"list_key": 3, "max_concurrency": "8"}):
         run = runs.describe(sfn.add("odd", "FAILED", input_=given))
         assert (run.list_key, run.max_concurrency) == (None, 8)
+
+
+def test_a_cap_of_4_0_is_4_as_the_state_machine_takes_it(runs: Runs, sfn: FakeStepFunctions) -> None:
+    run = runs.describe(sfn.add("odd", "FAILED", input_={"list_key": "lists/a.json", "max_concurrency": 4.0}))
+    assert json.dumps(run.max_concurrency) == "4"
 
 
 def test_console_url_of_each_partition() -> None:
