@@ -82,13 +82,17 @@ def conninfo_of(environment: Environment, database_url: str | None) -> str:
 
 
 def reached(action: Callable[[], Any]) -> Any:
-    """Run `action`; a warehouse that cannot be reached is one line and exit 3."""
+    """Run `action`; a warehouse that cannot be reached, or refuses, is one line and exit 3."""
     import psycopg
+
+    from longhaul.warehouse.errors import WarehouseError, WarehouseUnavailableError, classified
 
     try:
         return action()
-    except psycopg.OperationalError as error:
-        reason = str(error).strip().splitlines()[0]
+    except (WarehouseError, psycopg.Error) as error:
+        found = classified(error) if isinstance(error, psycopg.Error) else error
+    if isinstance(found, WarehouseUnavailableError):
         raise EnvironmentProblemError(
-            f"the warehouse cannot be reached: {reason}; check DATABASE_URL or the PG* variables"
-        ) from error
+            f"the warehouse cannot be reached: {found}; check DATABASE_URL or the PG* variables"
+        ) from found
+    raise EnvironmentProblemError(f"the warehouse refuses: {found}") from found

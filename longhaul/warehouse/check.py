@@ -7,6 +7,7 @@ from typing import Any
 
 import psycopg
 
+from longhaul.warehouse.connection import connect
 from longhaul.warehouse.migrate import current_version, newest_version
 
 _COUNTS = ("eval", "sample", "score", "message", "log", "import_run")
@@ -64,7 +65,8 @@ class Findings:
 def check(conninfo: str) -> Findings:
     """Check the warehouse; reads only, in one snapshot."""
     newest = newest_version()
-    with psycopg.connect(conninfo) as connection:
+    with connect(conninfo, name="longhaul-check") as connection:
+        connection.autocommit = False
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         connection.read_only = True
         version = current_version(connection)

@@ -80,7 +80,8 @@ def _token(known: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_secrets(error: WarehouseError, known: dict[str, Any]) -> WarehouseError:
+    said = str(error)
     for secret in (known.get("password"), os.environ.get("PGPASSWORD")):
-        if secret and str(secret) in str(error):
-            return type(error)(str(error).replace(str(secret), "***"))
-    return error
+        if secret:
+            said = said.replace(str(secret), "***")
+    return type(error)(said)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from longhaul.warehouse.connection import connect
+
 if TYPE_CHECKING:
     from alembic.config import Config
 
@@ -17,10 +19,9 @@ def migrate(conninfo: str, revision: str = "head") -> tuple[str | None, str | No
 
     `conninfo` is a libpq URL or keyword string; empty means the PG* variables. Waits for a migration under way.
     """
-    import psycopg
     from alembic import command
 
-    with psycopg.connect(conninfo, autocommit=True) as guard:
+    with connect(conninfo, name="longhaul-migrate") as guard:
         guard.execute("SELECT pg_advisory_lock(%s)", (LOCK_KEY,))
         before = current_version(guard)
         command.upgrade(_config(conninfo), revision)

@@ -47,3 +47,18 @@ def test_a_warehouse_out_of_reach_is_3_and_one_line(longhaul) -> None:
     assert ended.exit_code == 3
     assert ended.stderr.startswith("Error: the warehouse cannot be reached")
     assert "p@" not in ended.stderr
+
+
+def test_a_warehouse_that_refuses_is_3_and_one_line(longhaul, postgres, database_url: str) -> None:
+    """No right to read, or a connection string that is none: never a traceback, which could show a password."""
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute("CREATE ROLE stranger LOGIN PASSWORD 'hidden'")
+    try:
+        other = database_url.replace(f"{postgres.user}:{postgres.password}", "stranger:hidden")
+        for url, reason in ((other, "permission denied"), ("postgresql//u:hidden@db/x", "percent-encoded")):
+            ended = longhaul("warehouse", "check", "--database-url", url)
+            assert (ended.exit_code, reason in ended.stderr, "hidden" in ended.stderr) == (3, True, False), ended.stderr
+            assert ended.stderr.count("\n") == 1
+    finally:
+        with psycopg.connect(database_url, autocommit=True) as connection:
+            connection.execute("DROP ROLE stranger")
