@@ -40,7 +40,7 @@ def large(source: Source, name: str, header: Header, *, doubles_only: bool = Fal
 def _read(source: Source, name: str, header: Header, attachments: SpooledAttachments, doubles_only: bool) -> Sample:
     tally = Tally()
     fields = Fields(name)
-    message_count = 0
+    message_count = message_lists = 0
     cursor = Cursor(source())
     for key in cursor.keys():  # noqa: SIM118 - not a mapping
         if key in _FIELDS:
@@ -61,9 +61,11 @@ def _read(source: Source, name: str, header: Header, attachments: SpooledAttachm
                 else:
                     cursor.skip()
         elif key == "messages":
-            for _ in cursor.items():
-                cursor.skip()
+            message_lists += 1
+            for element in cursor.elements(MAX_EVENT_BYTES):
                 message_count += 1
+                if element is None:
+                    cursor.skip()
         elif key == "message_refs":
             raise UnsupportedLogError(f"{name} lies in several parts: such samples cannot be imported")
         else:
@@ -72,14 +74,18 @@ def _read(source: Source, name: str, header: Header, attachments: SpooledAttachm
 
     def messages() -> Iterator[MessageRecord]:
         again = Cursor(source())
+        left = message_lists
         for key in again.keys():  # noqa: SIM118
             if key != "messages":
                 again.skip()
                 continue
-            for ordinal, _ in enumerate(again.items()):
+            for ordinal, element in enumerate(again.elements(MAX_VALUE_BYTES)):
                 yield message_record(
-                    _message(again, f"message {ordinal} of {name}", doubles_only), ordinal, attachments
+                    _message(element, f"message {ordinal} of {name}", doubles_only), ordinal, attachments
                 )
+            left -= 1
+            if not left:
+                return  # the long rest need not be read again
 
     return build(read, header, tally, attachments, message_count, messages)
 
@@ -110,11 +116,9 @@ class Fields:
         return document
 
 
-def _message(cursor: Cursor, name: str, doubles_only: bool) -> records.Message:
-    try:
-        data = cursor.read(MAX_VALUE_BYTES)
-    except TooLargeError:
-        raise OversizedValueError(f"{name} is longer than {MAX_VALUE_BYTES >> 20} MiB") from None
+def _message(data: bytes | None, name: str, doubles_only: bool) -> records.Message:
+    if data is None:
+        raise OversizedValueError(f"{name} is longer than {MAX_VALUE_BYTES >> 20} MiB")
     return decode(records.message, data, name, doubles_only=doubles_only)
 
 
@@ -130,11 +134,8 @@ def _count(cursor: Cursor, tally: Tally, name: str, doubles_only: bool) -> None:
     if cursor.peek() != b"[":
         cursor.skip()
         return
-    for _ in cursor.items():
-        try:
-            data = cursor.read(MAX_EVENT_BYTES)
-        except TooLargeError:
-            data = _short_event(cursor, name)
+    for element in cursor.elements(MAX_EVENT_BYTES):
+        data = _short_event(cursor, name) if element is None else element
         tally.add([decode(records.event, data, f"an event of {name}", doubles_only=doubles_only)])
         if tally.let_go() > MAX_VALUE_BYTES:
             raise OversizedValueError(f"intermediate scores of {name}: more than {MAX_VALUE_BYTES >> 20} MiB")

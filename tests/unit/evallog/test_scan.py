@@ -82,3 +82,60 @@ def test_keys_are_cleaned_like_values() -> None:
     """A lone surrogate, a NUL and bytes that are no UTF-8 in a key are no damage (case L06)."""
     cursor = Cursor([b'{"a\\u0000\\ud800": 1, "\xff": 2}'])
     assert [key for key in cursor.keys() if not cursor.skip()] == ["a\ufffd", "\ufffd"]  # noqa: SIM118
+
+
+# Elements that begin alike and hold, in strings and deeper, what looks like the beginning of a next one.
+ALIKE = st.lists(
+    st.fixed_dictionaries(
+        {"uuid": TEXT | st.just('},{"uuid":"') | st.just('"},{"uuid":1},')},
+        optional={"nested": st.lists(st.fixed_dictionaries({"uuid": TEXT}), max_size=3), "b": VALUES},
+    ),
+    max_size=12,
+)
+
+
+@given(ALIKE | st.lists(VALUES, max_size=6), st.integers(1, 400), st.sampled_from([",", ", "]), st.integers(0, 200))
+def test_elements_agree_with_json(elements: list[Any], length: int, comma: str, limit: int) -> None:
+    """Whatever the guess at where elements end; those beyond the limit are left to the caller, who skips or reads."""
+    text = json.dumps([elements, "end"], separators=(comma, ":"), ensure_ascii=False).encode()
+    cursor = Cursor(pieces(text, length))
+    outer = cursor.items()
+    next(outer)
+    found = []
+    for number, element in enumerate(cursor.elements(limit)):
+        if element is None:
+            assert len(json.dumps(elements[number], separators=(comma, ":"), ensure_ascii=False).encode()) > limit
+            element = cursor.read(1 << 20)
+        else:
+            assert len(element) <= limit
+        found.append(json.loads(element))
+    assert found == elements
+    next(outer)
+    assert json.loads(cursor.read(9)) == "end"
+
+
+@pytest.mark.parametrize("odd", [b"NaN", b'"\\ud800"', b"1e999"])
+def test_elements_with_what_a_strict_parser_refuses(odd: bytes) -> None:
+    """Case L04: they are read one by one then."""
+    element = b'{"uuid":%s}' % odd
+    cursor = Cursor([b"[" + b",".join([element] * 5) + b"]"])
+    assert list(cursor.elements(99)) == [element] * 5
+
+
+@pytest.mark.parametrize("depth", [1, 6, 11, 12, 13, 40, 100_000])
+@pytest.mark.parametrize(("opening", "closing"), [(b'{"a":[', b"]}"), (b'{"a":', b"}"), (b"[", b"]")])
+@pytest.mark.parametrize("length", [7, 1 << 20])
+def test_nesting_of_any_depth(depth: int, length: int, opening: bytes, closing: bytes) -> None:
+    """Deeper than the pattern for whole values goes, and than Python's own stack."""
+    value = opening * depth + b"1" + closing * depth
+    document = b'{"deep":%s,"after":1}' % value
+    cursor = Cursor(pieces(document, length))
+    assert [key for key in cursor.keys() if not cursor.skip()] == ["deep", "after"]  # noqa: SIM118
+    cursor = Cursor(pieces(document, length))
+    assert [cursor.read(1 << 30) for _ in cursor.keys()] == [value, b"1"]  # noqa: SIM118
+
+
+def test_what_is_skipped_may_have_keys_of_any_length() -> None:
+    key = b"k" * (2 << 20)
+    cursor = Cursor(pieces(b'{"skipped":{"%s":[1,{"x":2}]},"after":1}' % key, 1 << 20))
+    assert [name for name in cursor.keys() if not cursor.skip()] == ["skipped", "after"]  # noqa: SIM118
