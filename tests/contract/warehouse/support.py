@@ -42,9 +42,10 @@ def values(url: str, query: str, **parameters: object) -> list[Any]:
 def contents(url: str) -> dict[str, list[str]]:
     """All that the warehouse says, comparable between two warehouses."""
     found = {}
-    for table in TABLES:
-        found[table] = sorted(
-            repr({name: value for name, value in row.items() if name not in TIMES})
-            for row in rows(url, f"SELECT * FROM {table}")
-        )
+    with psycopg.connect(url, row_factory=dict_row) as connection:
+        for table in TABLES:
+            found[table] = sorted(
+                repr({name: value for name, value in row.items() if name not in TIMES})
+                for row in connection.execute(f"SELECT * FROM {table}").fetchall()
+            )
     return found
