@@ -65,6 +65,7 @@ def main() -> None:
         handler = load(handler_name)
     except BaseException as error:  # noqa: BLE001  # it is the answer to the first invocation
         broken = error
+    channel.sendall(b"initialised\n")
     for line in channel.makefile("r", encoding="utf-8"):
         request = json.loads(line)
         request_id, began = request["request_id"], time.monotonic()

@@ -7,6 +7,7 @@ LambdaFunction._invoke_lambda).
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.util
 import io
@@ -27,6 +28,7 @@ from sandbox import processes, surroundings
 RUNTIME_BRINGS = ("boto3", "botocore", "s3transfer", "jmespath", "urllib3", "dateutil", "six")
 CONCURRENCY = 4  # execution environments of one function at a time; AWS: 1,000 an account
 IDLE_SECONDS = 60
+INIT_SECONDS = 10  # for the handler's module; only what takes longer counts as the invocation's own time
 _LOG_SECONDS = 2
 
 
@@ -74,7 +76,7 @@ class Worker:
         finally:
             theirs.close()
             os.close(writing)
-        self._channel = mine
+        self._channel, self._received, self._initialised = mine, b"", False
         threading.Thread(target=self._copy_log, args=(reading,), name="function-log", daemon=True).start()
 
     def invoke(self, event: Any, arn: str, timeout_seconds: float) -> Outcome:
@@ -82,15 +84,13 @@ class Worker:
         request_id = str(uuid.uuid4())
         with self._logged:
             self._lines.clear()
-        self._channel.settimeout(timeout_seconds)
-        answer = b""
         try:
+            with contextlib.suppress(TimeoutError):
+                self._initialise(INIT_SECONDS)
+            self._channel.settimeout(timeout_seconds)
             self._channel.sendall(json.dumps({"event": event, "arn": arn, "request_id": request_id}).encode() + b"\n")
-            while not answer.endswith(b"\n"):
-                piece = self._channel.recv(1 << 16)
-                if not piece:
-                    return self._ended(request_id)
-                answer += piece
+            self._initialise(timeout_seconds)
+            answer = self._receive()
         except TimeoutError:
             self.process.kill()
             self.process.ended.wait(5)
@@ -103,6 +103,23 @@ class Worker:
         if "error" in document:
             return Outcome(document=json.dumps(document["error"]), failed=True, log=log)
         return Outcome(document=document["result"], failed=False, log=log)
+
+    def _initialise(self, seconds: float) -> None:
+        """Wait until the handler's module is loaded."""
+        if not self._initialised:
+            self._channel.settimeout(seconds)
+            self._receive()
+            self._initialised = True
+
+    def _receive(self) -> bytes:
+        """The next line of the runtime; OSError when it is gone."""
+        while b"\n" not in self._received:
+            piece = self._channel.recv(1 << 16)
+            if not piece:
+                raise ConnectionResetError
+            self._received += piece
+        line, _, self._received = self._received.partition(b"\n")
+        return line
 
     @property
     def alive(self) -> bool:

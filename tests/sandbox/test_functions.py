@@ -163,6 +163,12 @@ def test_a_time_out_ends_the_environment_and_the_next_call_gets_a_new_one(functi
     assert any("Task timed out" in line for line in functions.lines(name))
 
 
+def test_loading_the_module_is_not_the_invocations_time(functions: Functions) -> None:
+    """The Init phase of Lambda has ten seconds of its own."""
+    name = functions.create("import time; time.sleep(1.5)\ndef handler(event, context): return 5", Timeout=1)
+    assert functions.call(name)[1] == 5
+
+
 def test_a_process_that_ends_is_an_error(functions: Functions, name: str) -> None:
     answer, error = functions.call(name, {"exit": 1})
     assert answer["FunctionError"] == "Unhandled"
