@@ -59,6 +59,9 @@ def failures(environment: Environment, run_name: str, only: str | None, limit: i
             first = next(rows, None)
             if first is None:
                 say(f"No failures of {run.name}.")
+                if run.error:
+                    said = ": ".join(part for part in (run.error, run.cause) if part)
+                    say(f"What failed is the run itself ({run.status}): {said}")
             else:
                 headings = ("KEY", "CLASS", "EXIT", "ATTEMPTS", "REASON")
                 put_table(headings, itertools.chain([first], rows), right=("EXIT", "ATTEMPTS"))

@@ -89,6 +89,14 @@ def test_no_failures(longhaul: Longhaul, s3: Any, sfn: FakeStepFunctions) -> Non
     assert (done.exit_code, done.stdout, done.stderr) == (0, "", "No failures of june.\n")
 
 
+def test_a_run_that_failed_without_a_failed_item_says_why(longhaul: Longhaul, s3: Any, sfn: FakeStepFunctions) -> None:
+    arn = sfn.add("june", "FAILED", error="States.DataLimitExceeded", cause="an input is too large")
+    sfn.add_map_run(arn, "m", "FAILED", counts={"succeeded": 1})
+    put_results(s3, "m", {"SUCCEEDED_0": [entry(1)]})
+    said = longhaul("failures", "june").stderr
+    assert "What failed is the run itself (FAILED): States.DataLimitExceeded: an input is too large\n" in said
+
+
 def test_a_running_run_has_no_results_yet(longhaul: Longhaul, sfn: FakeStepFunctions) -> None:
     sfn.add_map_run(sfn.add("june", "RUNNING"), "m", "RUNNING")
     done = longhaul("failures", "june")
