@@ -26,6 +26,7 @@ from longhaul.warehouse.tables import PARTS, SAMPLE, Table
 
 FLUSH_BYTES = 8 << 20
 LOCK_TIMEOUT_MS = 60_000
+STATISTICS_TARGET = 10  # the planner needs the tables' sizes; looking at 30,000 rows of each costs as much as a COPY
 # A job that froze, or whose network is gone, must not hold its locks until the server's own keepalives notice.
 IDLE_TIMEOUT_MS = 60_000
 MAX_ROUNDS = 50  # each needs another log to have appeared meanwhile
@@ -128,6 +129,7 @@ class Writer:
             for statement in statements.forget_superseded():
                 self._connection.execute(statement, [sorted(self._superseded)])
         self._connection.execute("CREATE INDEX ON incoming_sample (uuid)")
+        self._connection.execute(f"SET default_statistics_target = {STATISTICS_TARGET}")
         for table in (SAMPLE, *PARTS):
             self._connection.execute(f"ANALYZE {statements.incoming(table)} (seq)")
         evals = {log.eval_id}
