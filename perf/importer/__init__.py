@@ -1,0 +1,1 @@
+"""How fast the importer is, beside its peers, on logs made here (`python -m perf.importer`)."""
