@@ -203,7 +203,7 @@ def test_a_job_that_freezes_in_its_transaction_is_cut_off(database_url: str, tmp
     monkeypatch.setattr("longhaul.warehouse.writer.IDLE_TIMEOUT_MS", 300)
     monkeypatch.setattr(runs, "record", freeze_first)
     path = write_log(tmp_path / "a.eval", [sample(1)])
-    worker = threading.Thread(target=attempt, args=(database_url, path))
+    worker = threading.Thread(target=attempt, args=(database_url, path), daemon=True)
     worker.start()
     eventually(lambda: bool(frozen))
     time.sleep(0.6)

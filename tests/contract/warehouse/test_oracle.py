@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import json
 import math
 import os
+from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -178,6 +180,10 @@ def stored(value: Any) -> Any:
 def _stored(value: Any) -> Any:
     if hasattr(value, "model_dump"):
         value = value.model_dump(mode="python", exclude_none=True)
+    if dataclasses.is_dataclass(value):
+        value = dataclasses.asdict(value)
+    if isinstance(value, datetime):
+        return value.isoformat()
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, str):
@@ -194,6 +200,16 @@ def without_none(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: without_none(one) for key, one in value.items() if one is not None}
     return [without_none(one) for one in value] if isinstance(value, list) else value
+
+
+def says(row: Any, told: Any) -> bool:
+    """Whether the row says what inspect_ai says; what that fills in by itself, such as defaults, may be missing."""
+    row, told = without_none(row), without_none(told)
+    if isinstance(told, dict) and isinstance(row, dict):
+        return all(name not in row or says(row[name], one) for name, one in told.items()) and set(row) <= set(told)
+    if isinstance(told, list) and isinstance(row, list):
+        return len(row) == len(told) and all(says(*pair) for pair in zip(row, told, strict=True))
+    return row == told or (row is None and not told)
 
 
 def at(text: str | None) -> datetime | None:
@@ -233,6 +249,10 @@ def compare_eval(url: str, log: Any) -> None:
         "status": log.status,
         "invalidated": log.invalidated,
         "error_message": log.error.message if log.error else None,
+        "error_traceback": log.error.traceback if log.error else None,
+        "eval_set_id": (spec.metadata or {}).get("eval_set_id") or spec.eval_set_id,
+        "agent": spec.solver or ",".join(step.solver for step in log.plan.steps) or None,
+        "updated_at": max((update.provenance.timestamp for update in log.log_updates or []), default=None),
         "created_at": at(spec.created),
         "started_at": at(stats.started_at),
         "completed_at": at(stats.completed_at),
@@ -247,8 +267,31 @@ def compare_eval(url: str, log: Any) -> None:
     }
     assert {name: row[name] for name in same} == same
     assert without_none(row["model_usage"]) == stored(stats.model_usage)
-    roles = rows(url, "SELECT role, model FROM model_role WHERE eval_id = %(id)s", id=spec.eval_id)
-    assert {one["role"]: one["model"] for one in roles} == {r: m.model for r, m in (spec.model_roles or {}).items()}
+    for name, told in {
+        "model_args": spec.model_args,
+        "model_generate_config": spec.model_generate_config,
+        "solver_args": spec.solver_args,
+        "config": spec.config,
+        "revision": spec.revision,
+        "plan": log.plan,
+        **({"results": results} if "scores" in row["results"] else {}),  # old logs: one `scorer`
+    }.items():
+        assert says(row[name], stored(told)), name
+    roles = rows(url, "SELECT * FROM model_role WHERE eval_id = %(id)s ORDER BY role, ordinal", id=spec.eval_id)
+    bound = {role: one if isinstance(one, list) else [one] for role, one in (spec.model_roles or {}).items()}
+    wanted = [
+        (role, number, config) for role, configs in sorted(bound.items()) for number, config in enumerate(configs)
+    ]
+    assert len(roles) == len(wanted)
+    for found, (role, number, config) in zip(roles, wanted, strict=True):
+        assert (found["role"], found["ordinal"], found["model"], found["base_url"]) == (
+            role,
+            number,
+            config.model,
+            config.base_url,
+        )
+        assert says(found["config"], stored(config.config))
+        assert says(found["args"], stored(config.args))
 
 
 def compare_sample(url: str, log: Any, one: Any) -> None:
@@ -279,8 +322,7 @@ def compare_sample(url: str, log: Any, one: Any) -> None:
         "message_count": len(one.messages),
         "action_count": sum(event.event == "tool" for event in one.events),
         "generation_count": sum(event.event == "model" for event in one.events),
-        "total_tokens": sum(usage.total_tokens for usage in one.model_usage.values()) if one.model_usage else None,
-        "input_tokens": sum(usage.input_tokens for usage in one.model_usage.values()) if one.model_usage else None,
+        **{name: total(one.model_usage.values(), name) for name in TOKENS},
     }
     assert {name: row[name] for name in same} == same
     assert without_none(row["input"]) == stored(one.input)
@@ -293,11 +335,26 @@ def compare_sample(url: str, log: Any, one: Any) -> None:
     assert row["generation_seconds"] == pytest.approx(spent)
     compare_scores(url, row["uuid"], one)
     compare_messages(url, row["uuid"], one)
-    models = rows(url, "SELECT model, total_tokens FROM sample_model WHERE sample_uuid = %(u)s", u=row["uuid"])
-    told = {name: usage.total_tokens for name, usage in one.model_usage.items()}
-    assert {row["model"]: row["total_tokens"] for row in models} | told == {
-        row["model"]: row["total_tokens"] for row in models
-    }
+    assert without_none(row["model_usage"]) == stored(one.model_usage)
+    if one.invalidation is not None:
+        assert says(row["invalidation"], json.loads(one.invalidation.model_dump_json()))
+    found = rows(url, "SELECT * FROM sample_model WHERE sample_uuid = %(u)s", u=row["uuid"])
+    models = {row["model"]: tuple(row[name] for name in TOKENS) for row in found}
+    spent_by = {name: tuple(getattr(usage, name) for name in TOKENS) for name, usage in one.model_usage.items()}
+    assert models | spent_by == models
+    assert set(models) == set(spent_by) | {event.model for event in one.events if event.event == "model"}
+
+
+TOKENS = (
+    *("input_tokens", "output_tokens", "total_tokens"),
+    *("reasoning_tokens", "input_tokens_cache_read", "input_tokens_cache_write"),
+)
+
+
+def total(usages: Iterable[Any], name: str) -> int | None:
+    """Of all models; None if none of them says."""
+    known = [getattr(usage, name) for usage in usages if getattr(usage, name) is not None]
+    return sum(known) if known else None
 
 
 def compare_scores(url: str, uuid: str, one: Any) -> None:
@@ -318,10 +375,17 @@ def compare_scores(url: str, uuid: str, one: Any) -> None:
             )
     halfway = [event for event in one.events if event.event == "score" and event.intermediate]
     assert len([row for row in found if row["is_intermediate"]]) == len(halfway)
+    numbers: dict[str, int] = {}
     for event in halfway:
-        assert any(
-            row["scorer"] == event.scorer and row["value"] == stored(event.score.value) and row["is_intermediate"]
-            for row in found
+        numbers[event.scorer] = numbers.get(event.scorer, 0) + 1
+        (row,) = [one for one in found if (one["scorer"], one["ordinal"]) == (event.scorer, numbers[event.scorer])]
+        score = event.score
+        assert (row["value"], row["answer"], row["explanation"], row["metadata"], row["is_intermediate"]) == (
+            stored(score.value),
+            stored(score.answer),
+            stored(score.explanation),
+            stored(score.metadata),
+            True,
         )
 
 
@@ -344,9 +408,8 @@ def compare_messages(url: str, uuid: str, one: Any) -> None:
             (error.type, error.message) if error else (None, None)
         )
         calls = getattr(message, "tool_calls", None)
-        assert [(call["id"], call["function"], call["arguments"]) for call in row["tool_calls"] or []] == [
-            (call.id, call.function, call.arguments) for call in calls or []
-        ]
+        assert says(row["tool_calls"], stored(calls or None))
+        assert says(row["metadata"], stored(message.metadata))
         parts = message.content if isinstance(message.content, list) else []
         reasoning = [part.reasoning for part in parts if part.type == "reasoning"]
         assert row["reasoning"] == ("\n".join(reasoning) if reasoning else None)
