@@ -141,6 +141,16 @@ def _random(seed: int | None = None) -> float:
     return random.random() if seed is None else random.Random(seed).random()  # noqa: S311 (no secret)
 
 
+def _string(value: Any, prettify: Any = None) -> Any:
+    """`$string` as the reference implementation: 8.0 is 8, and letters are not escaped, unlike in the library."""
+    if value is None or isinstance(value, str):
+        return value
+    plain = _plain(value, "$string", "$string")
+    if prettify is True:
+        return json.dumps(plain, ensure_ascii=False, indent=2)
+    return json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
+
+
 def _no_eval(*_: Any) -> Any:
     raise ValueError("$eval is not supported by Step Functions; use $parse")
 
@@ -152,5 +162,6 @@ _FUNCTIONS = {
     "random": Jsonata.JLambda(_random),
     "uuid": Jsonata.JLambda(lambda: str(uuid.uuid4())),
     "parse": Jsonata.JLambda(json.loads),
+    "string": Jsonata.JLambda(_string),
     "eval": Jsonata.JLambda(_no_eval),
 }
