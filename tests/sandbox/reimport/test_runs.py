@@ -59,6 +59,7 @@ def test_r13_the_cap_and_w8_the_rows_of_two_hundred_logs(operator: Operator, tmp
         path.write_bytes(bodies[number])
         log = read_eval_log(str(path), resolve_attachments="full")
         assert log.samples[0].input == f"What is {1000 + number}+0?", "another log's content would not be noticed"
+        log.eval.eval_set_id = log.eval.eval_set_id or "two-hundred"  # where the log is silent its key says it
         compare_eval(url, log)
         for sample in log.samples:
             compare_sample(url, log, sample)
