@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+from collections.abc import Iterator
 from types import FrameType
 
 GRACE_SECONDS = 8
@@ -24,6 +26,16 @@ def end_at_once() -> None:
 def install() -> None:
     """Turn the first SIGTERM into TerminatedError, and end the process hard if that takes too long."""
     signal.signal(signal.SIGTERM, _terminate)
+
+
+@contextlib.contextmanager
+def ending_at_once() -> Iterator[None]:
+    """Around what must not be left half done in memory and has nothing to roll back: SIGTERM ends the process there."""
+    before = signal.signal(signal.SIGTERM, _give_up)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def requested() -> bool:

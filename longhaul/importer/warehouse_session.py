@@ -6,12 +6,15 @@ The importer owns retries against the warehouse for up to five minutes; after th
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import random
+import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from longhaul.importer import termination
 from longhaul.warehouse.connection import connect
 from longhaul.warehouse.errors import WarehouseRefusedError, classified
 
@@ -67,6 +70,9 @@ def require_configuration(conninfo: str) -> None:
 @contextlib.contextmanager
 def session(conninfo: str, *, connect_seconds: int = 10) -> Iterator[psycopg.Connection[Any]]:
     """A connection in autocommit mode; psycopg's errors leave as WarehouseError."""
+    if "psycopg" not in sys.modules:  # half imported it could neither import nor say so in a row
+        with termination.ending_at_once():
+            importlib.import_module("psycopg")
     import psycopg
 
     connection = connect(conninfo, name="longhaul-importer", connect_seconds=connect_seconds)

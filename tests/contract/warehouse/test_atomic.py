@@ -21,12 +21,25 @@ MOMENTS = 20
 ROOT = Path(__file__).parents[3]
 
 
-def start(url: str, path: Path) -> subprocess.Popen[str]:
+SIGTERM_WITHIN = """
+import os, signal, sys
+
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == "{inside}":
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+sys.meta_path.insert(0, Interrupt())
+"""
+
+
+def start(url: str, path: Path, **environment: str) -> subprocess.Popen[str]:
     """The importer as Batch starts it."""
     return subprocess.Popen(
         [sys.executable, "-m", "longhaul.importer", "--file", str(path), "--force", "true"],
         cwd=ROOT,
-        env=os.environ | {"DATABASE_URL": url},
+        env=os.environ | {"DATABASE_URL": url, **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -83,6 +96,17 @@ def test_w2_killed_at_twenty_moments(database_url: str, fresh_database, tmp_path
     process.communicate(timeout=60)
     assert process.returncode == 0
     assert said(database_url) == whole_new
+
+
+@pytest.mark.parametrize("inside", ["asyncio.locks", "psycopg.pq"])
+def test_sigterm_while_the_driver_is_loaded(database_url: str, tmp_path: Path, inside: str) -> None:
+    """Half imported it could not be imported again to leave a row, and exit 1 would say that something is broken."""
+    path = write_log(tmp_path / "a.eval", [sample(1)])
+    (tmp_path / "sitecustomize.py").write_text(SIGTERM_WITHIN.format(inside=inside))
+    process = start(database_url, path, PYTHONPATH=str(tmp_path))
+    _, talk = process.communicate(timeout=10)
+    assert process.returncode == 143
+    assert "Traceback" not in talk
 
 
 def test_sigterm_while_waiting_for_a_lock_rolls_back_at_once_and_leaves_a_row(
