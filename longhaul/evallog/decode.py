@@ -25,6 +25,10 @@ def decode(decoder: msgspec.json.Decoder[T], data: bytes, name: str, *, doubles_
         return decoder.decode(data)
     except (msgspec.DecodeError, RecursionError):
         pass  # a bare NaN, or a number beyond a double where a double is wanted, or damage
+    try:
+        return decoder.decode(clean.likely_finite(data))
+    except (msgspec.DecodeError, RecursionError):
+        pass  # the guess was wrong, or was not what was missing
     data = clean.finite(data)
     try:
         return decoder.decode(data)

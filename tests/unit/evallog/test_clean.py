@@ -6,11 +6,13 @@ import json
 import math
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longhaul.evallog import clean
+from longhaul.evallog import clean, records
+from longhaul.evallog.decode import decode
 
 TEXT = st.text(st.characters(codec=None, categories=None) | st.sampled_from('NaInfity-"\\u0{}[],:'), max_size=12)
 DOCUMENTS = st.recursive(
@@ -71,3 +73,35 @@ def test_damaged_text_takes_linear_time(data: bytes) -> None:
     clean.finite(data)
     clean.storable(data)
     clean.within_double(data)
+
+
+WORDS = st.sampled_from(
+    ["NaN", "-Infinity", "Infinity", " NaN ", "[NaN, 1]", ":NaN,", "x NaN", '"NaN"', "-NaN", "\\", '"']
+)
+WORDY = st.recursive(
+    st.floats() | WORDS | TEXT, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(WORDS, inner, max_size=4)
+)
+
+
+@given(WORDY, st.sampled_from([None, 1]), st.sampled_from([(",", ":"), (", ", ": ")]))
+def test_a_guess_at_numbers_that_are_not_finite_is_right_or_no_json(
+    document: Any, indent: int | None, separators: tuple[str, str]
+) -> None:
+    """Case L04: a text that holds the like makes the guess fail; it never changes a text."""
+    data = clean.storable(json.dumps(document, indent=indent, separators=separators).encode())
+    guess = clean.likely_finite(data)
+    try:
+        msgspec.json.decode(guess, type=msgspec.Raw)
+    except msgspec.DecodeError:
+        return
+    assert guess == clean.finite(data)
+
+
+def test_the_guess_is_right_for_what_inspect_writes() -> None:
+    data = b'{"a":NaN,"b":[Infinity,-Infinity, NaN],"c":{"d":-Infinity},"e":"plain text, NaN."}'
+    assert clean.likely_finite(data) == clean.finite(data)
+
+
+def test_a_text_that_holds_the_like_is_left_alone_beside_a_bare_one() -> None:
+    found = decode(records.score, b'{"value": NaN, "answer": "so [NaN, 1]: -Infinity ,"}', "a score")
+    assert (bytes(found.value), found.answer) == (b'"NaN"', "so [NaN, 1]: -Infinity ,")
