@@ -57,6 +57,24 @@ def test_a_zstd_frame_that_does_not_say_its_size(tmp_path: Path) -> None:
     assert read(path) == data
 
 
+def test_a_member_of_several_zstd_frames_that_do_not_say_their_sizes(tmp_path: Path) -> None:
+    parts = [b"one " * 1000, b"two", b"three" * 5]
+    packed = b""
+    for part in parts:
+        squeeze = zstandard.ZstdCompressor().compressobj()
+        packed += squeeze.compress(part) + squeeze.flush()
+    path = write_zip(tmp_path / "a.eval", [Entry(name="a", data=b"".join(parts), packed=packed)])
+    assert read(path) == b"".join(parts)
+
+
+@pytest.mark.parametrize("method", [STORED, DEFLATE, ZSTD])
+@pytest.mark.parametrize("whole", [True, False])
+def test_both_ways_to_read_look_at_the_checksum(tmp_path: Path, method: int, whole: bool) -> None:
+    path = write_zip(tmp_path / "a.eval", [Entry(name="a", data=b"abc", method=method, crc=7)])
+    with Archive(path) as archive, pytest.raises(DamagedLogError, match="checksum"):
+        archive.read(archive.members["a"], LIMIT) if whole else list(archive.chunks(archive.members["a"]))
+
+
 @pytest.mark.parametrize("cut", [1, 22, 200, 10_000])
 def test_a_log_that_was_cut_off(tmp_path: Path, cut: int) -> None:
     """Case L01."""
