@@ -101,9 +101,10 @@ class Archive:
         if member.method != ZSTD or not _fits(packed, member.size_bytes):
             return None
         try:
-            return self._zstd.decompress(packed, max_output_size=member.size_bytes, allow_extra_data=False)
+            data = self._zstd.decompress(packed, max_output_size=member.size_bytes)
         except zstandard.ZstdError:
-            return None  # several frames, or damage
+            return None  # damage, or a lie
+        return data if len(data) == member.size_bytes else None  # the first of several frames
 
     def chunks(self, member: Member) -> Iterator[bytes]:
         """The content of `member` in pieces of at most 1 MiB; size and CRC are verified at the end."""
