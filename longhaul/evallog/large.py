@@ -70,6 +70,7 @@ def _read(source: Source, name: str, header: Header, attachments: SpooledAttachm
             raise UnsupportedLogError(f"{name} lies in several parts: such samples cannot be imported")
         else:
             cursor.skip()
+    cursor.end()
     read = decode(records.sample_fields, fields.document(), name, doubles_only=doubles_only)
 
     def messages() -> Iterator[MessageRecord]:

@@ -121,7 +121,7 @@ class _DocumentLog:
                     fields.add(name, cursor)
                 else:
                     cursor.skip()
-            _expect_end(cursor)
+            cursor.end()
         self.header = headers.finished(fields.document(), key, doubles_only=doubles_only)
 
     def samples(self) -> Iterator[Sample]:
@@ -156,14 +156,6 @@ def _document(file: IO[bytes]) -> Cursor:
     if cursor.peek() != b"{":
         raise DamagedLogError("the file is neither an archive nor a JSON document")
     return cursor
-
-
-def _expect_end(cursor: Cursor) -> None:
-    try:
-        cursor.peek()
-    except DamagedLogError:
-        return  # nothing follows, as it should be
-    raise DamagedLogError("something follows the end of the JSON document")
 
 
 def _chunks(file: IO[bytes]) -> Iterator[bytes]:

@@ -102,6 +102,17 @@ class Cursor:
             if not self._another(b"]"):
                 return
 
+    def end(self) -> None:
+        """Read to the end, where nothing may follow; not before is a member's checksum known to fit."""
+        while True:
+            found = _SPACE.match(self._buffer, self._at)
+            assert found is not None  # noqa: S101 - the pattern matches the empty string
+            self._at = found.end()
+            if self._at < len(self._buffer):
+                raise DamagedLogError("something follows the end of the JSON document")
+            if not self._refill():
+                return
+
     def peek(self) -> bytes:
         """The next byte that is not space."""
         while True:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import random
 import tracemalloc
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from longhaul.evallog.errors import (
     UnsupportedLogError,
 )
 from longhaul.evallog.log import open_log
-from tests.logs import Entry, dumps, entries, header, sample, write_log, write_zip
+from tests.logs import DEFLATE, STORED, ZSTD, Entry, dumps, entries, header, sample, write_log, write_zip
 
 
 def read(path: Path, **options: Any) -> list[dict[str, Any]]:
@@ -80,6 +81,21 @@ def test_a_value_that_no_column_takes_is_refused_by_name(tmp_path: Path, monkeyp
     monkeypatch.setattr(logs, "MAX_WHOLE_SAMPLE_BYTES", 10)
     monkeypatch.setattr("longhaul.evallog.large.MAX_VALUE_BYTES", 4000)
     with pytest.raises(OversizedValueError, match=r"input of samples/1_epoch_1\.json"):
+        read(path)
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+@pytest.mark.parametrize("method", [STORED, DEFLATE, ZSTD])
+def test_a_checksum_that_does_not_fit_is_damage_however_a_sample_is_read(
+    tmp_path: Path, monkeypatch, method: int, at_once: bool
+) -> None:
+    """Also when the content is valid JSON: a checksum is known to fit at the end of the last piece only."""
+    members = entries(header(), [sample(1)], method=method)
+    members[1].crc = zlib.crc32(members[1].data) ^ 1
+    path = write_zip(tmp_path / "a.eval", members)
+    if not at_once:
+        monkeypatch.setattr(logs, "MAX_WHOLE_SAMPLE_BYTES", 10)
+    with pytest.raises(DamagedLogError, match="checksum"):
         read(path)
 
 
