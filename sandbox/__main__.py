@@ -17,6 +17,7 @@ import time
 import traceback
 from typing import Any
 
+from sandbox import surroundings
 from sandbox.state import Folder, RunningError, SandboxError
 
 FAILED, NOT_RUNNING, RUNNING = 1, 3, 4
@@ -50,6 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--detach", action="store_true", help="return when it is ready and leave it running")
     one.add_argument("--port", type=_port, default=0, help="of the AWS endpoint; a free one if not given")
     one.add_argument("--postgres-port", type=_port, default=0, help="of the warehouse; a free one if not given")
+    one.add_argument("--lock", type=int, help=argparse.SUPPRESS)  # the folder's, handed over by --detach
     one.set_defaults(verb=up)
     one = verbs.add_parser("down", help="stop it and remove all that it wrote")
     one.set_defaults(verb=down)
@@ -76,12 +78,13 @@ def up(folder: Folder, options: Any) -> int:
     """Start; in the foreground until Ctrl-C, or with --detach until it is ready."""
     if options.detach:
         return _detach(folder, options)
-    folder.acquire()
+    folder.acquire(options.lock)
     from sandbox.server import Server
 
     code = 0
     try:
         Server(folder, port=options.port, postgres_port=options.postgres_port).run()
+        print("sandbox: stopped", file=sys.stderr)
     except SandboxError as error:
         print(f"sandbox: {error}", file=sys.stderr)
         code = FAILED
@@ -99,13 +102,22 @@ def up(folder: Folder, options: Any) -> int:
 def _detach(folder: Folder, options: Any) -> int:
     if folder.running():
         raise RunningError(folder)
-    folder.acquire()  # to create it, and to refuse a folder that is not ours
+    lock = folder.acquire()
     folder.log.write_bytes(b"")
-    folder.release()
-    command = [sys.executable, "-m", "sandbox", *(["--debug"] if options.debug else []), "up"]
-    command += ["--port", str(options.port), "--postgres-port", str(options.postgres_port)]
+    command = [sys.executable, "-P", "-m", "sandbox", *(["--debug"] if options.debug else []), "up"]
+    command += ["--port", str(options.port), "--postgres-port", str(options.postgres_port), "--lock", str(lock)]
+    places = os.pathsep.join(filter(None, (str(surroundings.ROOT), os.environ.get("PYTHONPATH"))))
     with open(folder.log, "ab") as log:
-        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+        child = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            pass_fds=[lock],  # handed over, never let go: of two at once one is told that the other runs
+            env={**os.environ, "PYTHONPATH": places},  # this very sandbox, whatever the working directory holds
+        )
+    folder.release()
     with open(folder.log, errors="replace") as log:
         deadline = time.monotonic() + START_SECONDS
         try:
@@ -160,6 +172,8 @@ def status(folder: Folder, options: Any) -> int:
         )
     elif running:
         print(f"{word}: process {state.get('pid')}, {state.get('env', {}).get('AWS_ENDPOINT_URL', '')}, {folder.path}")
+        for name in sorted(state.get("outputs", {})):
+            print(f"  {name:<32} {state['outputs'][name]}")
     elif word == "failed":
         print(f"failed: {state.get('error')}")
     elif state:
@@ -202,8 +216,11 @@ def reset(folder: Folder, options: Any) -> int:
 def _is_ready(folder: Folder) -> bool:
     if folder.running() and folder.read().get("status") == "ready":
         return True
-    what = "is still starting" if folder.running() else "is not running"
-    print(f"sandbox: it {what}; `longhaul sandbox up` starts one, `longhaul sandbox status` says more", file=sys.stderr)
+    if folder.running():
+        what = "is still starting; wait until `longhaul sandbox status` says ready"
+    else:
+        what = "is not running; `longhaul sandbox up` starts one, `longhaul sandbox status` says more"
+    print(f"sandbox: it {what}", file=sys.stderr)
     return False
 
 

@@ -17,12 +17,17 @@ TOOL_SECONDS = 300
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """For the CDK: a home of its own, so that no ~/.aws or ~/.cdk.json leaks in, and no look-ups on the Internet."""
-    home = folder / "home"
+    """For the CDK: a home of its own, so that no ~/.aws or ~/.cdk.json leaks in, and no look-ups on the Internet.
+
+    Its temporary files go with the folder, for it leaves them behind when it is interrupted.
+    """
+    home, temporary = folder / "home", folder / "tmp"
     home.mkdir(exist_ok=True)
+    temporary.mkdir(exist_ok=True)
     return {
         **surroundings.child_environment(),
         "HOME": str(home),
+        "TMPDIR": str(temporary),
         "CDK_VALIDATION": "false",
         "CDK_DISABLE_CLI_TELEMETRY": "true",
         "DISABLE_VERSION_CHECK": "1",

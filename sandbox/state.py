@@ -39,8 +39,11 @@ class Folder:
         """What the server and its tools said."""
         return self.path / LOG
 
-    def acquire(self) -> None:
-        """Become the one sandbox of this folder and empty it. Raises RunningError when there is one already."""
+    def acquire(self, handed_over: int | None = None) -> int:
+        """Become the one sandbox of this folder and empty it. Raises RunningError when there is one already.
+
+        Returns the descriptor of the lock; a process that is started with it takes it over by `handed_over`.
+        """
         if self.path.exists() and not (self.path / MARKER).exists() and any(self.path.iterdir()):
             raise SandboxError(
                 f"{self.path} is not empty and no sandbox's folder; empty it or point LONGHAUL_SANDBOX_DIR elsewhere"
@@ -48,7 +51,9 @@ class Folder:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             (self.path / MARKER).touch()
-            lock = open(self.path / MARKER, "rb")  # noqa: SIM115  # held as long as the sandbox runs
+            # held as long as the sandbox runs
+            lock = open(self.path / MARKER if handed_over is None else handed_over, "rb")  # noqa: SIM115
+            os.set_inheritable(lock.fileno(), False)
         except OSError as error:
             raise SandboxError(f"{self.path} cannot be written: {error.strerror}; set LONGHAUL_SANDBOX_DIR") from error
         try:
@@ -58,6 +63,7 @@ class Folder:
             raise RunningError(self) from None
         self._lock = lock
         self.empty(but=(LOG,))
+        return lock.fileno()
 
     def running(self) -> bool:
         """Whether a sandbox holds this folder; a killed one does not, whatever state.json says."""

@@ -108,8 +108,12 @@ class Environment:
 
 def sandbox_folder() -> Path:
     """Return where the sandbox keeps its state: $LONGHAUL_SANDBOX_DIR, else `.sandbox` in the clone."""
-    clone = Path(longhaul.__file__).resolve().parents[1]
-    return Path(os.environ.get("LONGHAUL_SANDBOX_DIR") or clone / ".sandbox")
+    return Path(os.environ.get("LONGHAUL_SANDBOX_DIR") or clone() / ".sandbox")
+
+
+def clone() -> Path:
+    """Return the folder that this package was imported from; the sandbox is a part of it."""
+    return Path(longhaul.__file__).resolve().parents[1]
 
 
 def sandbox_environment() -> dict[str, str]:

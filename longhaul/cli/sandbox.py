@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import sys
 
 import click
 
+from longhaul.cli.environment import clone
 from longhaul.cli.errors import EnvironmentProblemError
 
 EPILOG = """\b
@@ -74,10 +74,14 @@ def reset(context: click.Context) -> None:
 
 def _become(context: click.Context, *arguments: str) -> None:
     """Replace this process, so that signals and the exit code are the sandbox's own."""
-    if importlib.util.find_spec("sandbox") is None:
+    root = clone()
+    if not (root / "sandbox" / "__main__.py").exists():
         raise EnvironmentProblemError(
             "the sandbox is part of a clone, not of an installed package: run `make install` there"
         )
     debug = ["--debug"] if context.find_root().params.get("debug") else []
     sys.stdout.flush()
-    os.execv(sys.executable, [sys.executable, "-m", "sandbox", *debug, *arguments])  # noqa: S606  # no shell is wanted
+    # -P and the path: the sandbox of this very clone, whatever else of that name the working directory holds
+    places = os.pathsep.join(filter(None, (str(root), os.environ.get("PYTHONPATH"))))
+    command = [sys.executable, "-P", "-m", "sandbox", *debug, *arguments]
+    os.execve(sys.executable, command, {**os.environ, "PYTHONPATH": places})  # noqa: S606  # no shell is wanted

@@ -1,5 +1,7 @@
 """What a failed deployment says in its one line."""
 
+from pathlib import Path
+
 import pytest
 
 from sandbox import deployment
@@ -17,3 +19,12 @@ from sandbox import deployment
 )
 def test_the_line_that_says_why(text: str, said: str) -> None:
     assert deployment.reason(text) == said
+
+
+def test_what_an_interrupted_cdk_leaves_goes_with_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """jsii unpacks its kernel into the temporary folder; a killed one never cleans up."""
+    monkeypatch.setenv("MOTO_PORT", "1")
+    monkeypatch.setenv("TMPDIR", "/somewhere/else")
+    place = Path(deployment.environment(tmp_path)["TMPDIR"])
+    assert place.is_dir()
+    assert place.is_relative_to(tmp_path)

@@ -96,6 +96,47 @@ def test_state_json_is_for_this_user_only(sandbox: Sandbox) -> None:
     assert (sandbox.folder / "state.json").stat().st_mode & 0o077 == 0
 
 
+def test_status_says_what_it_holds(sandbox: Sandbox) -> None:
+    shown = sandbox_command(sandbox.folder, "status").stdout
+    for name, value in sandbox.outputs.items():
+        assert any(line.split() == [name, value] for line in shown.splitlines()), name
+
+
+def test_verbs_that_need_a_ready_one_say_to_wait_while_it_starts(tmp_path: Path) -> None:
+    folder = state.Folder(path=tmp_path / "starting")
+    folder.acquire()
+    folder.write(pid=os.getpid(), status="starting")
+    for verb in ("env", "reset"):
+        said = sandbox_command(folder.path, verb)
+        assert (said.returncode, "wait until" in said.stderr, "starts one" in said.stderr) == (NOT_RUNNING, True, False)
+    folder.release()
+
+
+@pytest.mark.parametrize("command", [("-m", "longhaul.cli", "sandbox"), ("-P", "-m", "sandbox")])
+def test_what_the_working_directory_holds_is_never_run(tmp_path: Path, command: tuple[str, ...]) -> None:
+    """A folder with a sandbox.py, and one like a module that the sandbox itself imports."""
+    folder = tmp_path / "sandbox"
+    here = tmp_path / "here"
+    here.mkdir()
+    for name in ("sandbox", "moto"):
+        (here / f"{name}.py").write_text("import pathlib\npathlib.Path('run').touch()\nraise SystemExit(99)\n")
+    with socket.create_server(("127.0.0.1", 0)) as taken:  # it ends early, but only as the process behind --detach
+        port = str(taken.getsockname()[1])
+        for verb, code in ((("status",), NOT_RUNNING), (("up", "--detach", "--port", port), FAILED)):
+            done = subprocess.run(
+                [sys.executable, *command, *verb],
+                cwd=here,
+                env=clean_environment(folder),
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=False,
+            )
+            assert done.returncode == code, done.stderr
+    assert port in done.stderr
+    assert not (here / "run").exists()
+
+
 # ---- none is running -------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("verb", ["env", "reset", "status"])
 def test_verbs_say_when_none_is_running(tmp_path: Path, verb: str) -> None:
@@ -153,10 +194,27 @@ def test_a_signal_while_it_starts_ends_all_of_it(tmp_path: Path, number: int) ->
     started = family(process.pid)
     assert len(started) > 3
     process.send_signal(number)
-    process.communicate(timeout=60)
+    _, said = process.communicate(timeout=60)
     assert process.returncode == 0
+    assert said.endswith("sandbox: stopped\n")
     until(lambda: gone(started))
     assert sorted(one.name for one in folder.iterdir()) == [state.MARKER, "server.log"]
+
+
+def test_of_two_at_once_each_hears_only_of_itself(tmp_path: Path) -> None:
+    """The lock is handed over to the process behind --detach: the second one never gets as far as the log."""
+    folder = tmp_path / "sandbox"
+    with socket.create_server(("127.0.0.1", 0)) as taken:  # whoever wins ends soon
+        command = [sys.executable, "-m", "sandbox", "up", "--detach", "--port", str(taken.getsockname()[1])]
+        both = [
+            subprocess.Popen(
+                command, cwd=surroundings.ROOT, env=clean_environment(folder), stderr=subprocess.PIPE, text=True
+            )
+            for _ in range(2)
+        ]
+        said = [one.communicate(timeout=60)[1] for one in both]
+    for process, text in zip(both, said, strict=True):
+        assert ("runs already" in text) == (process.returncode == RUNNING), text
 
 
 # ---- one of its own --------------------------------------------------------------------------------------------------
