@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
-COUNT = 200  # `python -m tests.damage --count 10000` for more
+COUNT = 100  # `python -m tests.damage --count 10000` for more
 
 
 def test_damaged_variants_of_logs_leave_every_row_alone() -> None:
