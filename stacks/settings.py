@@ -97,11 +97,11 @@ class Settings:
     logs_bucket_key_arn: str | None = None  # customer KMS key of the logs bucket, given or created
     reimport_bucket_key_arn: str | None = None
     small: FargateSize = field(default_factory=lambda: FargateSize(vcpu=0.5, memory_mib=1024))
-    full: FargateSize = field(default_factory=lambda: FargateSize(vcpu=2, memory_mib=4096))
+    full: FargateSize = field(default_factory=lambda: FargateSize(vcpu=1, memory_mib=2048))
     small_max_bytes: int = 10 << 20  # 0 switches the small size off
     ephemeral_storage_gib: int = 50
     attempt_timeout_seconds: int = 2 * 60 * 60
-    max_vcpus: int = 64  # of each compute environment: a full cap of 32 full-size jobs
+    max_vcpus: int = 64  # of each compute environment: two full caps of 32 full-size jobs
     log_retention_days: int = 90
     retain_logs: bool = False  # keep log groups when a stack is deleted
 

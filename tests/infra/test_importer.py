@@ -60,7 +60,7 @@ def test_r4_credentials_reach_the_job_through_secrets_only(dev: Deployment) -> N
 
 def test_r5_the_definition_is_of_the_full_size_and_has_the_spool(synthesis: Synthesis) -> None:
     container = _container(synthesis("sandbox"))
-    assert _size(container) == {"VCPU": "2", "MEMORY": "4096"}
+    assert _size(container) == {"VCPU": "1", "MEMORY": "2048"}
     assert container["EphemeralStorage"] == {"SizeInGiB": 50}
     assert container["NetworkConfiguration"] == {"AssignPublicIp": "DISABLED"}
     changed = _container(synthesis("sandbox", full_vcpu="4", full_memory_mib="8192", ephemeral_storage_gib="200"))

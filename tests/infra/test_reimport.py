@@ -42,8 +42,8 @@ def test_r2_the_reimport_stack_says_all_that_the_command_line_needs(deployment: 
         "SmallMaxBytes": "10485760",
         "SmallVcpu": "0.5",
         "SmallMemoryMib": "1024",
-        "FullVcpu": "2",
-        "FullMemoryMib": "4096",
+        "FullVcpu": "1",
+        "FullMemoryMib": "2048",
     }
     made = {
         *("EvalLogReimportBucketName", "LogsBucketName", "ImporterLogGroupName", "ImporterDlqUrl"),
@@ -115,8 +115,8 @@ def test_functions_get_the_environment_that_their_handlers_read(deployment: Depl
         "SMALL_MAX_BYTES": "10485760",
         "SMALL_VCPU": "0.5",
         "SMALL_MEMORY_MIB": "1024",
-        "FULL_VCPU": "2",
-        "FULL_MEMORY_MIB": "4096",
+        "FULL_VCPU": "1",
+        "FULL_MEMORY_MIB": "2048",
     }
     name = outputs["ImporterJobDefinitionName"]
     bucket = outputs["EvalLogReimportBucketName"]

@@ -117,7 +117,7 @@ def test_context_values_are_laid_over_those_of_the_environment() -> None:
     assert settings.importer_name == "prd-orca-eval-log-importer"
     assert settings.reimport_name == "prd-orca-eval-log-reimport"
     assert settings.small == FargateSize(vcpu=1, memory_mib=2048)
-    assert settings.full == FargateSize(vcpu=2, memory_mib=4096)
+    assert settings.full == FargateSize(vcpu=1, memory_mib=2048)
     assert settings.network == GivenNetwork(
         vpc_id="vpc-1", subnet_ids=("subnet-1", "subnet-2"), security_group_ids=("sg-1",)
     )

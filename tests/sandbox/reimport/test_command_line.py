@@ -149,7 +149,7 @@ def test_r14_out_of_memory_is_named_and_the_full_tier_has_enough(operator: Opera
         verb(operator, "retry", name, "--name", again, "--full-tier")
         assert operator.ended(arn(operator, again))["status"] == "SUCCEEDED"
     [job] = operator.jobs(arn(operator, again))
-    assert {"type": "MEMORY", "value": "4096"} in job["container"]["resourceRequirements"]
+    assert {"type": "MEMORY", "value": "2048"} in job["container"]["resourceRequirements"]
 
 
 def test_case_r21_throttle_refuses_what_is_no_cap(operator: Operator) -> None:

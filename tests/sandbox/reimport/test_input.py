@@ -110,4 +110,4 @@ def test_a_wrong_size_picks_another_tier_and_nothing_else(operator: Operator) ->
         assert operator.ended(execution)["status"] == "SUCCEEDED"
         [job] = operator.jobs(execution)
         memory += [r["value"] for r in job["container"]["resourceRequirements"] if r["type"] == "MEMORY"]
-    assert memory == ["1024", "4096", "4096"]
+    assert memory == ["1024", "2048", "2048"]
