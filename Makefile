@@ -60,7 +60,7 @@ synth: install ## templates of every environment into build/synth, without crede
 	@for env in $(ENVS); do node_modules/.bin/cdk synth --quiet -c env=$$env -o build/synth/$$env || exit 1; done
 
 deploy: install ## cdk deploy --all of ENV=dev|stg|prd with your AWS credentials
-	@test -n "$(ENV)" || { echo "which environment? make deploy ENV=dev" >&2; exit 2; }
+	@case "$(ENV)" in dev|stg|prd) ;; *) echo "which environment? make deploy ENV=dev (or stg, prd)" >&2; exit 2;; esac
 	node_modules/.bin/cdk deploy --all -c env=$(ENV)
 
 lock: .venv/.installed ## compile the pins again from pyproject.toml (slow)
@@ -69,5 +69,7 @@ lock: .venv/.installed ## compile the pins again from pyproject.toml (slow)
 LOCK := -q --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --strip-extras
 
 clean: ## remove what was installed and made; a running sandbox is stopped first
-	@test ! -x $(BIN)/python || $(BIN)/python -m sandbox down >/dev/null 2>&1 || true
-	rm -rf .venv node_modules build cdk.out .sandbox *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	@for folder in .sandbox build/demo/sandbox; do \
+	  test ! -x $(BIN)/python || LONGHAUL_SANDBOX_DIR=$$folder $(BIN)/python -m sandbox down >/dev/null 2>&1 || true; done
+	rm -rf .venv node_modules build cdk.out .sandbox *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis \
+	  .import_linter_cache

@@ -4,10 +4,12 @@ Every step is a command that an operator could type; the demo prints it, runs it
 and names the step when something did not turn out as told.
 """
 
+import atexit
 import json
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -22,6 +24,8 @@ MISSING = "evals/demo-dates/never-written.eval"
 RUN = "demo-run"
 STARTED = time.monotonic()
 WAIT_SECONDS = 60
+# Console scripts by their modules: the first line of a script cannot name an interpreter in a path with a space.
+MODULES = {"longhaul": "longhaul.cli", "aws": "awscli"}
 
 
 class DemoError(Exception):
@@ -31,12 +35,16 @@ class DemoError(Exception):
 def main() -> int:
     FOLDER.mkdir(parents=True, exist_ok=True)
     os.environ |= {"LONGHAUL_SANDBOX_DIR": str(FOLDER / "sandbox"), "LONGHAUL_ENV": "sandbox", "AWS_PAGER": ""}
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever ends the demo ends its sandbox too
     longhaul("sandbox", "down", quiet=True, expect=None)  # what an interrupted demo may have left
     try:
         story()
     except DemoError as error:
         print(f"\ndemo: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("\ndemo: interrupted; its sandbox is shut down", file=sys.stderr)
+        return 130
     finally:
         longhaul("sandbox", "down", quiet=True, expect=None)
     say(f"done in {time.monotonic() - STARTED:.0f} s")
@@ -57,7 +65,8 @@ def story() -> None:
     say("start the sandbox: S3, Batch, Step Functions, EventBridge, Lambda and a Postgres, here, without Docker")
     logs_folder = FOLDER / "logs"
     shutil.rmtree(logs_folder, ignore_errors=True)
-    making = subprocess.Popen([sys.executable, "-m", "demo.logs", str(logs_folder)], cwd=ROOT)
+    making = subprocess.Popen([sys.executable, "-m", "demo.logs", str(logs_folder)], cwd=ROOT, start_new_session=True)
+    atexit.register(making.kill)
     longhaul("sandbox", "up", "--detach")
     environment = dict(
         shlex.split(line.removeprefix("export "))[0].split("=", 1)
@@ -146,7 +155,7 @@ def run(program: str, *arguments: str, quiet: bool = False, expect: int | None =
     if not quiet:
         print(f"  $ {shlex.join([program, *arguments])}", flush=True)
     done = subprocess.run(
-        [str(Path(sys.executable).parent / program), *arguments],
+        [sys.executable, "-P", "-m", MODULES[program], *arguments],
         cwd=ROOT,
         text=True,
         stdout=subprocess.PIPE,
