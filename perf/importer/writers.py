@@ -1,10 +1,12 @@
 """The rows of one log, held in memory, into an empty warehouse: `python -m perf.importer.writers NAME LOG URL`.
 
-Prints the number of rows and the seconds until they are committed; reading the log is left out.
+Prints the number of rows, and the seconds and CPU seconds (of this process and of Postgres) until they are committed;
+reading the log is left out.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -16,7 +18,34 @@ CHUNK_ROWS = 300
 Staged = list[tuple[Any, int, tuple[object, ...]]]
 
 
-def longhaul(path: str, url: str) -> tuple[int, float]:
+class Clock:
+    """Time, and CPU seconds of this process and of the server's sessions, which count once they have ended."""
+
+    def __init__(self, url: str) -> None:
+        import psycopg
+
+        with psycopg.connect(url) as connection:
+            (folder,) = connection.execute("SHOW data_directory").fetchone() or ()
+        self._server = int((Path(folder) / "postmaster.pid").read_text().split()[0])
+        self.wall_seconds = self.cpu_seconds = 0.0
+
+    def start(self) -> None:
+        """Begin."""
+        time.sleep(0.2)  # until earlier sessions have ended
+        self.wall_seconds, self.cpu_seconds = time.perf_counter(), self._cpu_seconds()
+
+    def stop(self) -> None:
+        """End; every session is closed."""
+        self.wall_seconds = time.perf_counter() - self.wall_seconds
+        time.sleep(0.2)
+        self.cpu_seconds = self._cpu_seconds() - self.cpu_seconds
+
+    def _cpu_seconds(self) -> float:
+        fields = Path(f"/proc/{self._server}/stat").read_text().rpartition(")")[2].split()
+        return time.process_time() + (int(fields[13]) + int(fields[14])) / os.sysconf("SC_CLK_TCK")
+
+
+def longhaul(path: str, url: str, clock: Clock) -> int:
     """Longhaul's whole import but for the reading: connection, rows, COPY, the transaction with all its guards."""
     import longhaul.evallog.log as reading
     import longhaul.importer.warm  # noqa: F401 - loading libraries is measured elsewhere
@@ -25,12 +54,12 @@ def longhaul(path: str, url: str) -> tuple[int, float]:
     opened = reading.open_log(Path(path), path)
     held = _Held(opened)
     reading.open_log = lambda *_, **__: held  # type: ignore[assignment]
-    started = time.perf_counter()
+    clock.start()
     result = run(Job(conninfo=url, file=Path(path), force=True))
-    seconds = time.perf_counter() - started
+    clock.stop()
     assert result.rows_changed, result
     assert result.samples == held.sample_count, result
-    return result.rows_changed, seconds
+    return result.rows_changed
 
 
 class _Held:
@@ -50,17 +79,17 @@ class _Held:
         pass
 
 
-def sqlalchemy_bulk(path: str, url: str) -> tuple[int, float]:
+def sqlalchemy_bulk(path: str, url: str, clock: Clock) -> int:
     """SQLAlchemy: bulk inserts, the fastest of its ways."""
-    return _sqlalchemy(path, url, upsert=False)
+    return _sqlalchemy(path, url, clock, upsert=False)
 
 
-def sqlalchemy_upsert(path: str, url: str) -> tuple[int, float]:
+def sqlalchemy_upsert(path: str, url: str, clock: Clock) -> int:
     """SQLAlchemy: `values().on_conflict_do_update()` with 300 rows a statement, as importers do it."""
-    return _sqlalchemy(path, url, upsert=True)
+    return _sqlalchemy(path, url, clock, upsert=True)
 
 
-def _sqlalchemy(path: str, url: str, *, upsert: bool) -> tuple[int, float]:
+def _sqlalchemy(path: str, url: str, clock: Clock, *, upsert: bool) -> int:
     import json
 
     import sqlalchemy
@@ -85,7 +114,8 @@ def _sqlalchemy(path: str, url: str, *, upsert: bool) -> tuple[int, float]:
     eval_row |= {"model": "-", "sample_count": 0, "errored_sample_count": 0, "file_size_bytes": 0}
     with engine.begin() as connection:
         connection.execute(insert(tables.tables["eval"]).values(**eval_row, etag="", importer_version=""))
-    started = time.perf_counter()
+    engine.dispose()
+    clock.start()
     with engine.begin() as connection:
         for name, rows in found.items():
             table = tables.tables[name]
@@ -97,7 +127,9 @@ def _sqlalchemy(path: str, url: str, *, upsert: bool) -> tuple[int, float]:
                 statement = insert(table).values(rows[at : at + CHUNK_ROWS])
                 changed = {key: statement.excluded[key] for key in rows[at] if key not in keys}
                 connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=changed))
-    return len(staged), time.perf_counter() - started
+    engine.dispose()
+    clock.stop()
+    return len(staged)
 
 
 def _read(path: str) -> tuple[Any, list[tuple[str, str, int]], Staged]:
@@ -119,4 +151,5 @@ def _read(path: str) -> tuple[Any, list[tuple[str, str, int]], Staged]:
 WRITERS = {writer.__name__: writer for writer in (longhaul, sqlalchemy_bulk, sqlalchemy_upsert)}
 
 if __name__ == "__main__":
-    print(*WRITERS[sys.argv[1]](sys.argv[2], sys.argv[3]))
+    timer = Clock(sys.argv[3])
+    print(WRITERS[sys.argv[1]](sys.argv[2], sys.argv[3], timer), timer.wall_seconds, timer.cpu_seconds)
