@@ -11,17 +11,26 @@ from pathlib import Path
 from typing import Any
 
 import boto3
+import botocore.session
 import click
 from botocore.config import Config
 from botocore.exceptions import ClientError, NoRegionError
 
 import longhaul
 from longhaul.cli.errors import EnvironmentProblemError
+from longhaul.reimport.errors import InvalidArgumentError
 from longhaul.reimport.listing import READERS
+from longhaul.reimport.runs import console_url
 from longhaul.reimport.sizing import Tiers
 
 SANDBOX = "sandbox"
+ENVIRONMENTS = ("dev", "stg", "prd", SANDBOX)  # those of stacks/settings.py, which is not installed with the CLI
 DEFAULT_PROJECT = "hawk"
+_NO_SET_UP = {  # of the user: no profile, no files
+    "profile": (None, None, None, None),
+    "config_file": (None, None, os.devnull, None),
+    "credentials_file": (None, None, os.devnull, None),
+}
 _CONFIG = Config(
     retries={"mode": "standard", "max_attempts": 5},
     connect_timeout=5,
@@ -31,11 +40,18 @@ _CONFIG = Config(
 
 
 class Environment:
-    """An environment by name; nothing is asked of AWS before the first client or output is used."""
+    """An environment by name; nothing is asked of AWS before the first client or output is used.
 
-    def __init__(self, name: str, project: str) -> None:
+    `explicit`: named by --env, not by a variable or for want of one. InvalidArgumentError for an unknown name.
+    """
+
+    def __init__(self, name: str, project: str, *, explicit: bool = False) -> None:
+        if name not in ENVIRONMENTS:
+            known = f"{', '.join(ENVIRONMENTS[:-1])} or {ENVIRONMENTS[-1]}"
+            raise InvalidArgumentError(f"no environment {name}: choose {known}")
         self.name = name
         self.project = project
+        self.explicit = explicit
         self._clients: dict[str, Any] = {}
 
     @property
@@ -50,9 +66,10 @@ class Environment:
 
     @cached_property
     def session(self) -> boto3.Session:
-        """The AWS session of this environment."""
+        """The AWS session of this environment; the sandbox's has nothing of the user's AWS set-up, AWS_PROFILE say."""
         env = self._settings
         return boto3.Session(
+            botocore_session=botocore.session.Session(session_vars=_NO_SET_UP) if self.name == SANDBOX else None,
             aws_access_key_id=env.get("AWS_ACCESS_KEY_ID"),
             aws_secret_access_key=env.get("AWS_SECRET_ACCESS_KEY"),
             region_name=env.get("AWS_REGION") or os.environ.get("AWS_REGION"),  # boto3 reads AWS_DEFAULT_REGION only
@@ -76,12 +93,8 @@ class Environment:
         except ClientError as error:
             if error.response["Error"]["Code"] != "ValidationError":  # CloudFormation's word for "no such stack"
                 raise
-            remedy = (
-                "`longhaul sandbox reset` deploys it" if self.name == SANDBOX else "check AWS_REGION and AWS_PROFILE"
-            )
             raise EnvironmentProblemError(
-                f"the stack {self.stack} is not deployed in {self.session.region_name}; {remedy},"
-                f" or deploy it: `npx cdk deploy --all -c env={self.name}`"
+                f"the stack {self.stack} is not deployed in {self.session.region_name}; {self._remedy}"
             ) from error
         return {output["OutputKey"]: output["OutputValue"] for output in stacks[0].get("Outputs", ())}
 
@@ -95,9 +108,22 @@ class Environment:
             ) from error
 
     @property
+    def _remedy(self) -> str:
+        if self.project != DEFAULT_PROJECT and self.name == SANDBOX:
+            return f"the sandbox holds the project {DEFAULT_PROJECT} only: check --project and LONGHAUL_PROJECT"
+        if self.name == SANDBOX:
+            return self._deploy
+        return f"check --project, AWS_REGION and AWS_PROFILE, or {self._deploy}"
+
+    @property
     def _deploy(self) -> str:
-        command = "longhaul sandbox reset" if self.name == SANDBOX else f"npx cdk deploy --all -c env={self.name}"
-        return f"deploy it with `{command}`"
+        project = "" if self.project == DEFAULT_PROJECT else f" -c project={self.project}"
+        deploy = f"npx cdk deploy --all -c env={self.name}{project}"
+        return f"deploy it with `{'longhaul sandbox reset' if self.name == SANDBOX else deploy}`"
+
+    def console_url(self, arn: str) -> str | None:
+        """Return the address of an execution in the AWS console; the sandbox has none."""
+        return None if self.name == SANDBOX else console_url(arn)
 
     @property
     def tiers(self) -> Tiers:
@@ -148,7 +174,8 @@ def environment_options(verb: Callable[..., Any]) -> Callable[..., Any]:
         above = ctx.find_root().params
         name = env or above.get("env") or os.environ.get("LONGHAUL_ENV") or SANDBOX
         project = project or above.get("project") or os.environ.get("LONGHAUL_PROJECT") or DEFAULT_PROJECT
-        return ctx.invoke(verb, *args, environment=Environment(name, project), **kwargs)
+        environment = Environment(name, project, explicit=bool(env or above.get("env")))
+        return ctx.invoke(verb, *args, environment=environment, **kwargs)
 
     return wrapped
 

@@ -41,8 +41,11 @@ def import_command(
     """
     conninfo = conninfo_of(environment, database_url)
     bucket, key, file = _place(environment, log)
-    if bucket and environment.name == SANDBOX and "AWS_ENDPOINT_URL" not in os.environ:
-        os.environ.update({name: value for name, value in sandbox_environment().items() if name.startswith("AWS_")})
+    if bucket and environment.name == SANDBOX:
+        for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN"):  # of the user; the sandbox knows neither
+            os.environ.pop(name, None)
+        if "AWS_ENDPOINT_URL" not in os.environ:
+            os.environ.update({name: value for name, value in sandbox_environment().items() if name.startswith("AWS_")})
 
     from longhaul.importer import job, logs, termination
 

@@ -12,7 +12,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import Console
 from rich.progress import Progress
 
-from longhaul.cli.environment import Environment, environment_options
+from longhaul.cli.environment import SANDBOX, Environment, environment_options
 from longhaul.cli.output import counted, lasting, put, put_json, say, sized, warn
 from longhaul.cli.reimport_options import Cap, Moment, RunName, json_option, run_argument, runs_of
 from longhaul.reimport.building import as_json as summary_json
@@ -29,7 +29,6 @@ from longhaul.reimport.runs import (
     Runs,
     StillEndingError,
     aborting_failures,
-    console_url,
     execution_input,
 )
 from longhaul.reimport.selectors import Selector, select
@@ -241,11 +240,13 @@ def _launch(
     except (ClientError, BotoCoreError, ReimportError) as error:
         error.add_note(f"the list is uploaded: start it with `longhaul reimport start --list-key {plan.list_key}`")
         raise
+    console = environment.console_url(arn)
     if as_json:
-        put_json({**_plan_json(plan, environment), "started": True, "execution_arn": arn, "console": console_url(arn)})
+        put_json({**_plan_json(plan, environment), "started": True, "execution_arn": arn, "console": console})
     else:
         put(arn)
-        put(console_url(arn))
+        if console:
+            put(console)
     say(f"Started. Follow it with `longhaul reimport watch {name}`.")
 
 
@@ -275,6 +276,8 @@ def _plan_lines(plan: Plan, environment: Environment) -> Iterator[str]:
     if summary.duplicates:
         yield f"  duplicates  {counted(summary.duplicates, 'line')} dropped, each log is imported once:"
         yield from _examples(summary.duplicate_keys, summary.duplicates)
+    if environment.name == SANDBOX:  # no one is on call there, and its warehouse has no DBLoad
+        return
     yield "  Failed items land in the importer's dead-letter queue and trip its alarm: tell whoever is on call."
     yield "  Watch the warehouse's DBLoad at first; `longhaul reimport throttle` lowers the cap of the running run."
 

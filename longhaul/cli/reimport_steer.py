@@ -21,7 +21,6 @@ from longhaul.reimport.runs import (
     Runs,
     StillEndingError,
     check_redrivable,
-    console_url,
     require_map_runs,
 )
 
@@ -39,7 +38,7 @@ def list_runs(environment: Environment, limit: int, running: bool, as_json: bool
     found = runs_of(environment).recent(RUNNING if running else None)
     shown = list(itertools.islice(found, limit))
     if as_json:
-        put_json([run_json(run) for run in shown])
+        put_json([run_json(environment, run) for run in shown])
         return
     if not shown:
         say("There is no run yet." if not running else "No run is running.")
@@ -64,7 +63,7 @@ def status(environment: Environment, run_name: str, as_json: bool) -> None:
     run = runs.resolve(run_name)
     map_runs = runs.map_runs(run.arn)
     if as_json:
-        put_json({**run_json(run), "map_runs": [map_run_json(m) for m in map_runs]})
+        put_json({**run_json(environment, run), "map_runs": [map_run_json(m) for m in map_runs]})
         return
     put(f"{run.name}: {run.status}")
     put(f"  started    {when(run.started)}")
@@ -83,7 +82,8 @@ def status(environment: Environment, run_name: str, as_json: bool) -> None:
         if m.not_redrivable:
             put(f"             {counted(m.not_redrivable, 'failure')} too old to be redriven; `retry` takes them")
     put(f"  arn        {run.arn}")
-    put(f"  console    {console_url(run.arn)}")
+    if console := environment.console_url(run.arn):
+        put(f"  console    {console}")
     if run.status != RUNNING and any(m.succeeded < m.total for m in map_runs):
         say(f"`longhaul reimport failures {run.name}` says what failed.")
 
@@ -165,11 +165,12 @@ def redrive(environment: Environment, run_name: str, wait: int, yes: bool) -> No
     confirm(f"Redrive {run.name} in {environment.name}?", yes)
     runs.redrive(run)
     put(run.arn)
-    put(console_url(run.arn))
+    if console := environment.console_url(run.arn):
+        put(console)
     say(f"Redriven. Follow it with `longhaul reimport watch {run.name}`.")
 
 
-def run_json(run: Run) -> dict[str, Any]:
+def run_json(environment: Environment, run: Run) -> dict[str, Any]:
     """Return a run as `--json` prints it."""
     return {
         "name": run.name,
@@ -181,7 +182,7 @@ def run_json(run: Run) -> dict[str, Any]:
         "input": run.input,
         "error": run.error,
         "cause": run.cause,
-        "console": console_url(run.arn),
+        "console": environment.console_url(run.arn),
     }
 
 

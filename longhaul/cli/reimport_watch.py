@@ -40,7 +40,17 @@ class Sight:
         return self.run.status != RUNNING and (self.map_run is None or self.map_run.status != RUNNING)
 
 
-@click.command()
+EPILOG = """\b
+Exit codes:
+    0  the run SUCCEEDED
+    1  it did not, or watching failed
+    2  a wrong argument
+    3  the environment
+  130  you left with Ctrl-C; the run goes on
+"""
+
+
+@click.command(epilog=EPILOG)
 @run_argument
 @click.option(
     "--interval",
@@ -63,7 +73,7 @@ def watch(environment: Environment, run_name: str, interval: float, as_json: boo
         say(f"\nNo longer watching; {run.name} goes on.")
         sys.exit(130)
     if as_json:
-        put_json({**run_json(last.run), "map_run": map_run_json(last.map_run) if last.map_run else None})
+        put_json({**run_json(environment, last.run), "map_run": map_run_json(last.map_run) if last.map_run else None})
     else:
         put(f"{last.run.name}: {last.run.status}{f', {counts_line(last.map_run)}' if last.map_run else ''}")
     if last.run.error:

@@ -16,7 +16,7 @@ from longhaul.cli.errors import EnvironmentProblemError
 database_url_option = click.option(
     "--database-url",
     metavar="URL",
-    help="The warehouse.  [default: $DATABASE_URL or the PG* variables, else the environment's own]",
+    help="The warehouse.  [default: that of --env if given, else $DATABASE_URL or PG*, else the environment's own]",
 )
 
 
@@ -59,13 +59,46 @@ def check(environment: Environment, database_url: str | None, as_json: bool) -> 
 
 
 def conninfo_of(environment: Environment, database_url: str | None) -> str:
-    """Where the warehouse is: the option, $DATABASE_URL or PG*, the sandbox's, or the deployed stack's secret."""
-    if database_url:
-        return database_url
-    if os.environ.get("DATABASE_URL"):
-        return os.environ["DATABASE_URL"]
-    if os.environ.get("PGHOST") or os.environ.get("PGSERVICE"):
-        return ""
+    """Where the warehouse is: --database-url, that of --env, $DATABASE_URL or PG*, that of the environment by default.
+
+    Names its host and database on stderr, for a variable that was left over must not go unseen.
+    """
+    conninfo = database_url or _by_variables(environment)
+    conninfo = _own(environment) if conninfo is None else conninfo
+    if place := place_of(conninfo):
+        click.echo(f"Warehouse: {place}", err=True)
+    return conninfo
+
+
+def place_of(conninfo: str) -> str | None:
+    """Return host, port and database of a connection string, never its password; None if it is none."""
+    import psycopg
+    from psycopg.conninfo import conninfo_to_dict
+
+    try:
+        given = conninfo_to_dict(conninfo)
+    except psycopg.ProgrammingError:  # whoever connects will say so
+        return None
+    host = given.get("host") or given.get("hostaddr") or os.environ.get("PGHOST") or os.environ.get("PGHOSTADDR")
+    service = given.get("service") or os.environ.get("PGSERVICE")
+    port = given.get("port") or os.environ.get("PGPORT") or 5432
+    database = given.get("dbname") or os.environ.get("PGDATABASE") or "its default database"
+    return f"{host}:{port}/{database}" if host or not service else f"service {service}"
+
+
+def _by_variables(environment: Environment) -> str | None:
+    """What $DATABASE_URL or PG* say, unless --env was given: that was typed for this command, they may be left over."""
+    names = [name for name in ("DATABASE_URL", "PGHOST", "PGSERVICE") if os.environ.get(name)]
+    if not names:
+        return None
+    if environment.explicit:
+        click.echo(f"{' and '.join(names)} left aside for --env {environment.name}.", err=True)
+        return None
+    return os.environ.get("DATABASE_URL") or ""
+
+
+def _own(environment: Environment) -> str:
+    """The sandbox's warehouse, or that of the deployed stack's secret."""
     if environment.name == SANDBOX:
         return sandbox_environment()["DATABASE_URL"]
     from psycopg.conninfo import make_conninfo

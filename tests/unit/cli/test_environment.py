@@ -14,7 +14,8 @@ import pytest
 from click.testing import CliRunner
 
 from longhaul.cli import main
-from longhaul.cli.environment import Environment
+from longhaul.cli.environment import ENVIRONMENTS, Environment
+from stacks import settings
 
 
 @pytest.fixture
@@ -77,6 +78,23 @@ def test_the_sandbox_is_reached_by_its_state_file(folder: Path) -> None:
     assert client._request_signer._credentials.access_key == "sandbox-key"
 
 
+def test_the_sandbox_takes_nothing_of_the_users_aws_set_up(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    state(folder)
+    config = tmp_path / "config"
+    config.write_text("[default]\ns3 =\n  addressing_style = virtual\n")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(config))
+    monkeypatch.setenv("AWS_PROFILE", "nope")
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "of-an-account")
+    client = Environment("sandbox", "hawk").client("s3")
+    assert client._request_signer._credentials.access_key == "sandbox-key"
+    assert client._request_signer._credentials.token is None
+    assert client.meta.config.s3 is None
+    code, said = list_runs("--env", "prd")
+    assert (code, "nope" in said) == (3, True)  # elsewhere it counts
+
+
 def test_elsewhere_the_ordinary_chain_counts(folder: Path, aws: None) -> None:
     state(folder)
     client = Environment("prd", "hawk").client("s3")
@@ -88,7 +106,20 @@ def test_a_stack_that_is_not_deployed(folder: Path, aws: None) -> None:
     code, said = list_runs("--env", "prd", "--project", "owl")
     assert code == 3
     assert "the stack prd-owl-reimport is not deployed in us-east-1" in said
-    assert "cdk deploy --all -c env=prd" in said
+    assert "check --project" in said
+    assert "cdk deploy --all -c env=prd -c project=owl" in said
+
+
+def test_a_project_that_the_sandbox_does_not_hold(folder: Path, aws: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing that could be deployed would help."""
+    monkeypatch.setattr(Environment, "client", lambda self, service: boto3.client(service))
+    monkeypatch.setattr(Environment, "session", boto3.Session())
+    code, said = list_runs("--project", "owl")
+    assert code == 3
+    assert "check --project" in said
+    assert "reset" not in said
+    assert "cdk" not in said
+    assert "deploy it with `longhaul sandbox reset`" in list_runs()[1]
 
 
 def test_outputs_are_read_and_a_missing_one_named(folder: Path, aws: None) -> None:
@@ -139,3 +170,24 @@ def test_how_an_environment_is_named(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert f"the stack {stack} is not" in CliRunner().invoke(main, arguments).stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variables"),
+    [
+        (["--env", "bogus", "reimport", "list"], {}),
+        (["reimport", "list", "--env", "bogus"], {}),
+        (["warehouse", "check"], {"LONGHAUL_ENV": "bogus"}),
+    ],
+)
+def test_an_unknown_environment(
+    monkeypatch: pytest.MonkeyPatch, arguments: list[str], variables: dict[str, str]
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    done = CliRunner().invoke(main, arguments)
+    assert (done.exit_code, done.stderr) == (2, "Error: no environment bogus: choose dev, stg, prd or sandbox\n")
+
+
+def test_the_environments_are_those_that_can_be_deployed() -> None:
+    assert set(ENVIRONMENTS) == set(settings.ENVIRONMENTS)

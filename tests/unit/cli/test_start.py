@@ -56,6 +56,20 @@ def test_start_uploads_then_starts(longhaul: Longhaul, sfn: FakeStepFunctions, s
         assert words in done.stderr
 
 
+def test_in_the_sandbox_there_is_no_console_and_no_one_on_call(
+    longhaul: Longhaul, sfn: FakeStepFunctions, s3: Any, keys_file: str
+) -> None:
+    done = longhaul("start", "--keys-file", keys_file, "--name", "june", "--env", "sandbox")
+    assert done.stdout.splitlines() == [execution_arn("june")]
+    assert "on call" not in done.stderr
+    assert "DBLoad" not in done.stderr
+    assert "console" not in longhaul("status", "june", "--env", "sandbox").stdout
+    assert "console" in longhaul("status", "june").stdout
+    for verb in (["status", "june"], ["list"]):
+        found = json.loads(longhaul(*verb, "--env", "sandbox", "--json").stdout)
+        assert (found[0] if verb == ["list"] else found)["console"] is None
+
+
 def test_a_dry_run_changes_nothing(longhaul: Longhaul, sfn: FakeStepFunctions, s3: Any, keys_file: str) -> None:
     done = longhaul("start", "--keys-file", keys_file, "--name", "june", "--dry-run")
     assert done.exit_code == 0
