@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import traceback
 from typing import Any
 
 import click
@@ -52,14 +53,14 @@ class LazyGroup(click.Group):
         except (click.exceptions.Exit, click.ClickException, click.Abort):
             raise
         except Exception as error:
-            if ctx.params.get("debug"):
-                raise
             from longhaul.cli.errors import explain  # with botocore and rich, which help and version do not need
             from longhaul.cli.output import say
 
             problem = explain(error)
             if problem is None:
                 raise
+            if ctx.params.get("debug"):
+                traceback.print_exc()
             say(f"Error: {problem.message}")
             for note in getattr(error, "__notes__", ()):
                 say(f"  {note}")

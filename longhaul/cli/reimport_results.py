@@ -22,7 +22,7 @@ from longhaul.reimport.runs import RUNNING, Run, Runs, require_map_runs
 
 _RUNS_SEARCHED = 10
 _NEXT_STEPS = {
-    FailureClass.DAMAGED_LOG: "repair or replace the log, then {again}",
+    FailureClass.DAMAGED_LOG: "`longhaul reimport logs KEY` says what is wrong; repair or replace it, then {again}",
     FailureClass.LOG_NOT_FOUND: "put the log back, then {again}",
     FailureClass.REFUSED: "`longhaul reimport logs KEY` says why; the same input fails again",
     FailureClass.WAREHOUSE_UNAVAILABLE: "when the warehouse is well, {again}, perhaps with a lower cap",
@@ -57,7 +57,9 @@ def failures(environment: Environment, run_name: str, only: str | None, limit: i
                 for i in itertools.islice(chosen, limit)
             )
             first = next(rows, None)
-            if first is None:
+            if first is None and only is not None:
+                say(f"None of {run.name} is of class {only}.")
+            elif first is None:
                 say(f"No failures of {run.name}.")
                 if run.error:
                     said = ": ".join(part for part in (run.error, run.cause) if part)

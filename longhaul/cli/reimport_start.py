@@ -31,7 +31,7 @@ from longhaul.reimport.runs import (
     aborting_failures,
     execution_input,
 )
-from longhaul.reimport.selectors import Selector, select
+from longhaul.reimport.selectors import Selector, Tally, select
 
 _SHOWN = 5
 _KEYS_FILE = click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True)
@@ -53,14 +53,18 @@ class Plan:
 @click.command(short_help="Start a run of a list of logs.")
 @click.option("--name", type=RunName(), help="Name of the list and the run: 1 to 80 of A-Z a-z 0-9 _ -.")
 @click.option("--keys-file", type=_KEYS_FILE, metavar="FILE", help="One key or s3:// URI a line; - is stdin.")
-@click.option("--prefix", help="Instead of a keys file: all logs below this prefix.")
-@click.option("--eval-set", "eval_sets", multiple=True, metavar="ID", help="All logs of this eval set (repeatable).")
+@click.option("--prefix", help="Instead of a keys file: all .eval logs below this prefix; .json only by a keys file.")
+@click.option(
+    "--eval-set", "eval_sets", multiple=True, metavar="ID", help="All .eval logs of this eval set (repeatable)."
+)
 @click.option("--modified-since", type=Moment(), help="Only logs modified then or later.")
 @click.option("--modified-until", type=Moment(), help="Only logs modified before then.")
 @click.option("--min-bytes", type=click.IntRange(min=0), help="Only logs of at least this size.")
 @click.option("--max-bytes", type=click.IntRange(min=0), help="Only logs of at most this size.")
 @click.option("--list-key", "uploaded", metavar="KEY", help="Start a list that is uploaded already: lists/NAME.json.")
-@click.option("--max-concurrency", type=Cap(), default=DEFAULT_MAX_CONCURRENCY, show_default=True, help="Jobs at once.")
+@click.option(
+    "--max-concurrency", type=Cap(), default=DEFAULT_MAX_CONCURRENCY, show_default=True, help="Jobs at once, 1 to 32."
+)
 @click.option(
     "--tolerated-failure-percentage",
     type=click.FloatRange(0, 100),
@@ -106,11 +110,14 @@ def start(
         if uploaded is not None:
             invalid = _add_valid(items, read_list(s3, bucket, key))
         elif keys_file is not None:
+            source = "stdin" if keys_file == "-" else keys_file
             with click.open_file(keys_file, "rb") as lines:
-                items.add((found, None) for found in read_keys(lines, logs_bucket, keys_file))
+                items.add((found, None) for found in read_keys(lines, logs_bucket, source))
         else:
             assert selector is not None  # noqa: S101 - the check of the sources above
-            items.add(select(s3, logs_bucket, selector))
+            tally = Tally()
+            items.add(select(s3, logs_bucket, selector, tally))
+            _tell(selector, tally)
         if uploaded is None:
             _read_sizes(items, s3, logs_bucket)
         _launch(
@@ -130,7 +137,7 @@ def start(
 @run_argument
 @click.option("--name", type=RunName(), required=True, help="Name of the new list and run.")
 @click.option("--full-tier", is_flag=True, help="Leave the sizes out, so that every job gets the full size.")
-@click.option("--max-concurrency", type=Cap(), help="Jobs at once.  [default: that of RUN]")
+@click.option("--max-concurrency", type=Cap(), help="Jobs at once, 1 to 32.  [default: that of RUN]")
 @click.option("--tolerated-failure-percentage", type=click.FloatRange(0, 100), help="[default: that of RUN]")
 @click.option("--dry-run", is_flag=True, help="Show the plan; upload and start nothing.")
 @json_option
@@ -167,7 +174,7 @@ def retry(
     )
     runs.check_free(name)
     _check_list(s3, bucket, list_key(name), wanted=False)
-    with draft(environment.tiers.small_max_bytes) as items, results() as found:
+    with draft(None if full_tier else environment.tiers.small_max_bytes) as items, results() as found:
         for map_run in map_runs:
             found.read_successes(s3, bucket, map_run.id)
         for problem in found.problems:
@@ -183,7 +190,8 @@ def retry(
                     yield {"key": item["key"]} if isinstance(item, dict) and "key" in item else item
 
         invalid = _add_valid(items, left())
-        say(f"{counted(done, 'item')} of {run.name} succeeded and {'is' if done == 1 else 'are'} left out.")
+        if done:
+            say(f"{counted(done, 'item')} of {run.name} succeeded and {'is' if done == 1 else 'are'} left out.")
         if invalid:
             warn(f"{counted(invalid, 'item')} without a usable key left out")
         if not items.summary().items:
@@ -191,8 +199,7 @@ def retry(
             if as_json:
                 put_json({"items": 0, "started": False})
             return
-        if not full_tier:
-            _read_sizes(items, s3, logs_bucket)
+        _read_sizes(items, s3, logs_bucket)
         _launch(
             environment, runs, items, name=name, given=given, invalid=0, upload=True, dry_run=dry_run, as_json=as_json
         )
@@ -309,6 +316,15 @@ def _selector(conditions: dict[str, Any]) -> Selector | None:
     if ids := chosen.pop("eval_sets", None):
         chosen["eval_set_ids"] = tuple(ids)
     return Selector(**chosen)
+
+
+def _tell(selector: Selector, tally: Tally) -> None:
+    """Say what a selection has passed by, before the plan."""
+    for missed in sorted(set(selector.eval_set_ids) - tally.eval_set_ids):
+        warn(f"no log of the eval set {missed} is selected; check its name")
+    if tally.other_files:
+        left_out = f"{counted(tally.other_files, '.json file')} left out"
+        say(f"{left_out}: a selection takes .eval logs only; name .json logs in a keys file.")
 
 
 def _check_list(s3: Any, bucket: str, key: str, *, wanted: bool) -> None:

@@ -47,11 +47,15 @@ class ListSummary:
 
 
 class Draft:
-    """A list in the making, kept in a temporary database so that a million keys take little memory."""
+    """A list in the making, kept in a temporary database so that a million keys take little memory.
 
-    def __init__(self, database: sqlite3.Connection, small_max_bytes: int) -> None:
+    With `small_max_bytes` None every log gets the full size: the list is written without sizes (R14).
+    """
+
+    def __init__(self, database: sqlite3.Connection, small_max_bytes: int | None) -> None:
         self._database = database
-        self._small_max_bytes = small_max_bytes
+        self._with_sizes = small_max_bytes is not None
+        self._small_max_bytes = small_max_bytes or 0
         self._duplicates = 0
         self._duplicate_keys: list[str] = []
         database.execute(
@@ -112,7 +116,7 @@ class Draft:
         """Write the JSON array of R8, one item a line; an unknown size is left out."""
         separator = b"[\n"
         for key, size in self._database.execute("SELECT key, size FROM item ORDER BY place"):
-            item = {"key": key} if size is None else {"key": key, "size": size}
+            item = {"key": key, "size": size} if self._with_sizes and size is not None else {"key": key}
             file.write(separator + json.dumps(item, ensure_ascii=False).encode("utf-8"))
             separator = b",\n"
         file.write(b"[]\n" if separator == b"[\n" else b"\n]\n")
@@ -125,7 +129,7 @@ class Draft:
 
 
 @contextmanager
-def draft(small_max_bytes: int) -> Iterator[Draft]:
+def draft(small_max_bytes: int | None) -> Iterator[Draft]:
     """Open an empty draft; its temporary file is gone afterwards."""
     with tempfile.NamedTemporaryFile(prefix="longhaul-list-") as file:
         database = sqlite3.connect(file.name, isolation_level=None)

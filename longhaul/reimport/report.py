@@ -5,11 +5,13 @@ The content depends only on the run and its result files, so writing it again ch
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import IO, TYPE_CHECKING, Any
 
 from longhaul.reimport.cost import FARGATE_LINUX_X86, job_dollars
@@ -151,7 +153,8 @@ def as_markdown(summary: dict[str, Any], results: Results) -> str:
         "",
         f"{counts['succeeded']:,} of {summary['items']:,} logs imported.",
         f"{sizes['succeeded']:,} of {sizes['items']:,} bytes imported.",
-        f"Started {summary['started']}, ended {summary['stopped'] or 'not yet'}; {summary['redrives']} redrives.",
+        f"Started {_when(summary['started'])}, ended {_when(summary['stopped'])}.",
+        f"Redriven {_times(summary['redrives'])}.",
         f"Estimated cost ${cost['dollars']:.2f} ({cost['prices']}; {cost['note']}).",
         "",
         *(("| outcome | items |", "|---|---:|") if any(counts.values()) else ()),
@@ -166,8 +169,10 @@ def as_markdown(summary: dict[str, Any], results: Results) -> str:
     if summary["failure_classes"]:
         lines += ["| failure class | items |", "|---|---:|"]
         lines += [*(f"| {name} | {number:,} |" for name, number in summary["failure_classes"].items()), ""]
-        lines += [f"The first {_SHOWN} failures; failures.jsonl has them all:", ""]
-        for item, _ in zip(results.failed(), range(_SHOWN), strict=False):
+        failed = list(itertools.islice(results.failed(), _SHOWN + 1))
+        more = len(failed) > _SHOWN
+        lines += [f"The first {_SHOWN} failures; failures.jsonl has them all:" if more else "What failed:", ""]
+        for item in failed[:_SHOWN]:
             lines.append(f"- {_code(item.key or 'no key')}: {_code(item.reason or item.outcome.value)}")
         lines.append("")
     if summary["retry_keys_left_out"]:
@@ -176,6 +181,15 @@ def as_markdown(summary: dict[str, Any], results: Results) -> str:
             "",
         ]
     return "\n".join(lines)
+
+
+def _when(moment: str | None) -> str:
+    """Return a time of the summary to the second, in UTC."""
+    return f"{datetime.fromisoformat(moment).astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC" if moment else "not yet"
+
+
+def _times(number: int) -> str:
+    return {0: "never", 1: "once", 2: "twice"}.get(number, f"{number:,} times")
 
 
 def _code(text: str) -> str:

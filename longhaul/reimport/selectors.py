@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 LOG_SUFFIX = ".eval"
+OTHER_SUFFIX = ".json"  # a log may be one, but so are many other files: only a keys file takes it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +37,12 @@ class Selector:
         for name, moment in (("since", self.modified_since), ("until", self.modified_until)):
             if moment is not None and moment.tzinfo is None:
                 raise InvalidArgumentError(f"modified_{name} needs a time zone")
+        if self.modified_since and self.modified_until and self.modified_since >= self.modified_until:
+            raise InvalidArgumentError(
+                f"no time is at or after {self.modified_since.isoformat()} and before {self.modified_until.isoformat()}"
+            )
+        if self.min_bytes is not None and self.max_bytes is not None and self.min_bytes > self.max_bytes:
+            raise InvalidArgumentError(f"no size is at least {self.min_bytes} and at most {self.max_bytes} bytes")
 
     @classmethod
     def from_event(cls, event: Mapping[str, Any]) -> Selector:
@@ -66,17 +73,29 @@ class Selector:
 
     def takes(self, *, key: str, size_bytes: int, modified: datetime) -> bool:
         """Say whether an object is a log that all conditions hold for; "folder/" markers and other files are not."""
+        return key.endswith(LOG_SUFFIX) and self.within(size_bytes=size_bytes, modified=modified)
+
+    def within(self, *, size_bytes: int, modified: datetime) -> bool:
+        """Say whether the conditions on size and time hold for an object, whatever it is."""
         return (
-            key.endswith(LOG_SUFFIX)
-            and (self.modified_since is None or modified >= self.modified_since)
+            (self.modified_since is None or modified >= self.modified_since)
             and (self.modified_until is None or modified < self.modified_until)
             and (self.min_bytes is None or size_bytes >= self.min_bytes)
             and (self.max_bytes is None or size_bytes <= self.max_bytes)
         )
 
 
-def select(s3: S3Client, bucket: str, selector: Selector) -> Iterator[tuple[str, int]]:
+@dataclass(kw_only=True)
+class Tally:
+    """What an operator should hear about a selection; complete when it has been read to its end."""
+
+    eval_set_ids: set[str] = field(default_factory=set)  # those of the selector of which a log was taken
+    other_files: int = 0  # .json files, perhaps logs, that nothing but their suffix kept out
+
+
+def select(s3: S3Client, bucket: str, selector: Selector, tally: Tally | None = None) -> Iterator[tuple[str, int]]:
     """Yield key and size in bytes of every log the selector takes, reading all pages of the listing."""
+    tally = Tally() if tally is None else tally
     pages: Iterable[Any] = (
         page
         for prefix in selector.prefixes
@@ -84,8 +103,13 @@ def select(s3: S3Client, bucket: str, selector: Selector) -> Iterator[tuple[str,
     )
     for page in pages:
         for found in page.get("Contents", ()):
-            if selector.takes(key=found["Key"], size_bytes=found["Size"], modified=found["LastModified"]):
-                yield found["Key"], found["Size"]
+            key, size, modified = found["Key"], found["Size"], found["LastModified"]
+            if selector.takes(key=key, size_bytes=size, modified=modified):
+                if selector.eval_set_ids:
+                    tally.eval_set_ids.add(key.removeprefix(LOGS_PREFIX).split("/", 1)[0])
+                yield key, size
+            elif key.endswith(OTHER_SUFFIX) and selector.within(size_bytes=size, modified=modified):
+                tally.other_files += 1
 
 
 def moment(text: object) -> datetime | None:

@@ -16,6 +16,7 @@ import psutil
 import psycopg
 import pytest
 
+from sandbox import __main__ as program
 from sandbox import state, surroundings
 from tests.sandbox.conftest import Sandbox, clean_environment, sandbox_command, until
 
@@ -201,20 +202,33 @@ def test_a_signal_while_it_starts_ends_all_of_it(tmp_path: Path, number: int) ->
     assert sorted(one.name for one in folder.iterdir()) == [state.MARKER, "server.log"]
 
 
-def test_of_two_at_once_each_hears_only_of_itself(tmp_path: Path) -> None:
-    """The lock is handed over to the process behind --detach: the second one never gets as far as the log."""
-    folder = tmp_path / "sandbox"
-    with socket.create_server(("127.0.0.1", 0)) as taken:  # whoever wins ends soon
-        command = [sys.executable, "-m", "sandbox", "up", "--detach", "--port", str(taken.getsockname()[1])]
-        both = [
-            subprocess.Popen(
-                command, cwd=surroundings.ROOT, env=clean_environment(folder), stderr=subprocess.PIPE, text=True
-            )
-            for _ in range(2)
-        ]
-        said = [one.communicate(timeout=60)[1] for one in both]
-    for process, text in zip(both, said, strict=True):
-        assert ("runs already" in text) == (process.returncode == RUNNING), text
+def test_detach_hands_its_lock_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else two at once both start one, and the winner's log, which --detach shows, holds the loser's error."""
+    monkeypatch.setenv("LONGHAUL_SANDBOX_DIR", str(tmp_path / "sandbox"))
+    folder = state.Folder.ours()
+    started: list[state.Folder] = []
+
+    class Started:
+        """The process behind --detach: it takes the lock over and ends."""
+
+        def __init__(self, command: list[str], **options: Any) -> None:
+            assert folder.running()
+            (lock,) = options["pass_fds"]
+            assert command[command.index("--lock") + 1] == str(lock)
+            started.append(state.Folder(path=folder.path))
+            started[0].acquire(os.dup(lock))  # another process has a descriptor of its own
+
+        def poll(self) -> int:
+            assert folder.running()
+            with pytest.raises(state.RunningError):
+                program.up(folder, program._parser().parse_args(["up", "--detach"]))
+            return FAILED
+
+    monkeypatch.setattr(program.subprocess, "Popen", Started)
+    assert program.main(["up", "--detach"]) == FAILED
+    assert folder.running()
+    started[0].release()
+    assert not folder.running()
 
 
 # ---- one of its own --------------------------------------------------------------------------------------------------

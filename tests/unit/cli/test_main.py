@@ -83,13 +83,35 @@ def test_no_traceback_unless_debug() -> None:
     del group.members["fail"]  # type: ignore[attr-defined]
     done = CliRunner().invoke(group, ["fail"])
     assert (done.exit_code, done.stderr) == (1, "Error: taken \\x1b[31m\n  do this next\n")
-    assert CliRunner().invoke(group, ["--debug", "fail"]).exception is error
+    debugged = CliRunner().invoke(group, ["--debug", "fail"])
+    assert (debugged.exit_code, "Traceback" in debugged.stderr) == (1, True)
+    assert debugged.stderr.endswith(done.stderr)
+
+
+def test_debug_keeps_the_exit_code() -> None:
+    group = failing_group(EnvironmentProblemError("no sandbox"))
+    del group.members["fail"]  # type: ignore[attr-defined]
+    for arguments in (["fail"], ["--debug", "fail"]):
+        assert CliRunner().invoke(group, arguments).exit_code == 3
 
 
 def test_a_bug_keeps_its_traceback() -> None:
     group = failing_group(ZeroDivisionError())
     del group.members["fail"]  # type: ignore[attr-defined]
     assert isinstance(CliRunner().invoke(group, ["fail"]).exception, ZeroDivisionError)
+
+
+@pytest.mark.parametrize(
+    ("verb", "words"),
+    [
+        ("watch", "130  you left"),
+        ("start", "Jobs at once, 1 to 32"),
+        ("retry", "Jobs at once, 1 to 32"),
+        ("start", ".eval"),
+    ],
+)
+def test_help_says_it(verb: str, words: str) -> None:
+    assert words in CliRunner().invoke(main, ["reimport", verb, "--help"]).stdout
 
 
 def test_version() -> None:

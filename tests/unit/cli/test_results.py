@@ -57,12 +57,21 @@ def test_table_and_what_to_do_next(longhaul: Longhaul, s3: Any, sfn: FakeStepFun
     assert "5 more failures" in longhaul("failures", "june", "--limit", "2").stderr
     only = json.loads(longhaul("failures", "june", "--class", "aborted", "--json").stdout)
     assert [f["key"] for f in only["failures"]] == ["evals/set/6.eval"]
+    none = longhaul("failures", "june", "--class", "damaged_log").stderr
+    assert "None of june is of class damaged_log.\n" in none
+    assert "No failures" not in none
 
 
 def test_a_tolerated_failure_is_retried_not_redriven(longhaul: Longhaul, s3: Any, sfn: FakeStepFunctions) -> None:
     """R16: AWS redrives no run that SUCCEEDED."""
     a_run(sfn, s3, {"FAILED_0": FAILED[:1]}, "SUCCEEDED")
     assert "1 log_not_found: put the log back, then retry\n" in longhaul("failures", "june").stderr
+
+
+def test_a_damaged_log_is_looked_into_first(longhaul: Longhaul, s3: Any, sfn: FakeStepFunctions) -> None:
+    a_run(sfn, s3, {"FAILED_0": [entry(1, "FAILED", Cause=cause(10))]})
+    said = longhaul("failures", "june").stderr
+    assert "1 damaged_log: `longhaul reimport logs KEY` says what is wrong; repair or replace it, then redrive" in said
 
 
 def test_tsv_is_what_the_operator_page_prints(longhaul: Longhaul, s3: Any, sfn: FakeStepFunctions) -> None:

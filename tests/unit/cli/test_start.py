@@ -202,6 +202,23 @@ def test_a_selection(longhaul: Longhaul, s3: Any, keys_file: str) -> None:
     assert done.exit_code == 0, done.stderr
     assert lists(s3)["lists/big.json"] == [{"key": "evals/set/0.eval", "size": 2000}]
     assert longhaul("start", "--prefix", "lists/", "--name", "x").exit_code == 2
+    contradiction = longhaul("start", "--min-bytes", "100", "--max-bytes", "50", "--name", "x")
+    assert (contradiction.exit_code, "at least 100 and at most 50" in contradiction.stderr) == (2, True)
+
+
+def test_a_selection_says_what_it_left_out(longhaul: Longhaul, s3: Any, keys_file: str) -> None:
+    s3.put_object(Bucket=LOGS, Key="evals/set/a.json", Body=b"{}")
+    done = longhaul("start", "--eval-set", "set", "--eval-set", "nope", "--name", "big", "--dry-run", "--json")
+    assert "Warning: no log of the eval set nope is selected" in done.stderr
+    assert "1 .json file left out" in done.stderr
+    assert "eval set set" not in done.stderr
+    quiet = longhaul("start", "--keys-file", keys_file, "--name", "x", "--dry-run")
+    assert "left out" not in quiet.stderr
+
+
+def test_bad_lines_of_stdin(longhaul: Longhaul) -> None:
+    done = longhaul("start", "--keys-file", "-", "--name", "x", input="nonsense\n")
+    assert (done.exit_code, done.stderr.splitlines()[0]) == (2, "Error: stdin has 1 bad line:")
 
 
 def a_run(sfn: FakeStepFunctions, s3: Any, status: str = "SUCCEEDED", **results: Any) -> None:
@@ -243,6 +260,15 @@ def test_retry_at_the_full_tier_leaves_the_sizes_out(longhaul: Longhaul, s3: Any
     assert done.exit_code == 0
     assert lists(s3)["lists/again.json"] == [{"key": f"evals/set/{i}.eval"} for i in (3, 4, 5)]
     assert "0 small, 3 full; at most 2 at once" in done.stderr
+    assert "3 logs, 2.9 KiB" in done.stderr
+    assert "2 logs not in the bucket" in done.stderr
+
+
+def test_a_retry_of_all_speaks_of_no_success(longhaul: Longhaul, s3: Any, sfn: FakeStepFunctions) -> None:
+    a_run(sfn, s3, SUCCEEDED_0=[], SUCCEEDED_1=[])
+    done = longhaul("retry", "june", "--name", "again", "--dry-run")
+    assert "Run again in dev: 5 logs" in done.stdout
+    assert "left out" not in done.stderr
 
 
 def test_a_malformed_success_is_retried(longhaul: Longhaul, s3: Any, sfn: FakeStepFunctions) -> None:

@@ -224,3 +224,21 @@ def test_keys_cannot_break_the_markdown(s3: Any, sfn: FakeStepFunctions, extract
     put_results(s3, "m", {"FAILED_0": [entry(1, "FAILED", Input=odd)]})
     text = extractor.extract(arn, 0)[0].markdown
     assert "- ``` evals/`` `\\x1b[31m|\\n# x.eval ```: " in text
+
+
+@pytest.mark.parametrize(
+    ("redrives", "said"), [(0, "Redriven never."), (1, "Redriven once."), (3, "Redriven 3 times.")]
+)
+@pytest.mark.parametrize(("failed", "heading"), [(2, "What failed:"), (21, "The first 20 failures; failures.jsonl")])
+def test_the_report_is_written_for_people(
+    s3: Any, sfn: FakeStepFunctions, extractor: Extractor, redrives: int, said: str, failed: int, heading: str
+) -> None:
+    """Whole seconds, and numbers that fit their words."""
+    arn = sfn.add("one", "FAILED", startDate=START + timedelta(microseconds=123456))
+    sfn.add_map_run(arn, "m", "FAILED", redriveCount=redrives, counts={"failed": failed})
+    put_results(s3, "m", {"FAILED_0": [entry(i, "FAILED") for i in range(failed)]})
+    text = extractor.extract(arn, 0)[0].markdown
+    assert said in text
+    assert heading in text
+    assert text.count("- `evals/") == min(failed, 20)
+    assert "Started 2026-06-01 12:00:00 UTC, ended 2026-06-01 12:00:00 UTC." in text

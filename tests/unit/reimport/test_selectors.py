@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from longhaul.reimport.errors import InvalidArgumentError
-from longhaul.reimport.selectors import Selector, moment, select
+from longhaul.reimport.selectors import Selector, Tally, moment, select
 
 LOGS = "logs-bucket"
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -24,6 +24,18 @@ def test_markers_and_other_files_are_no_logs(s3: Any) -> None:
     put(s3, "evals/logs/", body=b"")
     put(s3, "evals/logs/x.json", "evals/logs/.buffer/seg", "evals/logs/good.eval", "other/a.eval")
     assert list(select(s3, LOGS, Selector())) == [("evals/logs/good.eval", 1)]
+
+
+def test_the_tally_says_what_was_passed_by(s3: Any) -> None:
+    """A .json file may be a log, a marker and a buffer never are; a set that is misspelt has none."""
+    put(s3, "evals/a/", "evals/a/.buffer/seg", "evals/a/1.eval", "evals/a/2.json", "evals/b/1.json")
+    tally = Tally()
+    found = list(select(s3, LOGS, Selector(eval_set_ids=("a", "b", "nope")), tally))
+    assert [key for key, _ in found] == ["evals/a/1.eval"]
+    assert tally == Tally(eval_set_ids={"a"}, other_files=2)
+    small = Tally()
+    assert list(select(s3, LOGS, Selector(min_bytes=2), small)) == []
+    assert small == Tally()
 
 
 def test_all_pages_are_read(s3: Any, hook: Any) -> None:
@@ -72,6 +84,11 @@ def test_bounds(selector: Selector, taken: bool) -> None:
         ({"modified_since": "yesterday"}, "yesterday"),
         ({"min_bytes": "5"}, "min_bytes"),
         ({"max_bytes": -1}, "max_bytes"),
+        ({"min_bytes": 100, "max_bytes": 50}, "at least 100 and at most 50"),
+        (
+            {"modified_since": "2026-06-02", "modified_until": "2026-06-01"},
+            "at or after 2026-06-02.* before 2026-06-01",
+        ),
     ],
 )
 def test_a_wrong_selector_never_selects_everything(event: dict[str, Any], word: str) -> None:
