@@ -6,7 +6,7 @@ ENVS := dev stg prd sandbox
 export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION := 20
 export JSII_RUNTIME_PACKAGE_CACHE_ROOT := $(CURDIR)/build/jsii
 
-.PHONY: help demo test lint check format install synth deploy lock clean
+.PHONY: help demo test simulate mutants lint check format install synth deploy lock clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -17,6 +17,12 @@ demo: install ## run a re-import end to end in the sandbox, with a failure, a re
 
 test: install ## unit, contract, infra and sandbox tests
 	@$(BIN)/pytest
+
+simulate: install ## SEEDS=10000 schedules of the fleet's leases on virtual time, on all cores
+	@$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),10000)
+
+mutants: install ## take out each guard of the fleet's leases in turn: none may go unnoticed
+	@$(BIN)/python -m tests.simulation.mutants
 
 lint: install ## ruff, mypy, import-linter, cfn-lint, asl-validator
 	$(BIN)/ruff check .

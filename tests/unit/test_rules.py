@@ -5,7 +5,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PLACES = ("longhaul", "lambdas", "stacks", "sandbox", "demo", "state_machines", "tests")
-RULE = re.compile(r"(?<![\w-])(case-[A-Z]\d\d|[RW]\d{1,2}(?=[a-d]?\b))")
+RULE = re.compile(r"(?<![\w-])(case-[A-Z]\d\d|(?:[RWFB]\d{1,2}|[ILE]\d|S\d\d)(?=[a-d]?\b))")
 
 
 def test_every_cited_rule_is_explained() -> None:

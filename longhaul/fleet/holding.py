@@ -1,0 +1,185 @@
+"""One lease as its holder has it: taken, renewed, completed or given back, whatever S3 answers (F3, F4)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from enum import Enum
+
+from longhaul.fleet import lease as rules
+from longhaul.fleet.errors import UnansweredError
+from longhaul.fleet.lease import Completion, Fate, Lease, Owner, Seen, State, Terms
+from longhaul.fleet.objects import Store
+from longhaul.fleet.runtime import Runtime
+
+TAKE_SECONDS = 30.0  # after which an acquisition that nobody answers is given up (F3)
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 5.0  # between tries; botocore retries 5xx once, and no 409
+
+
+class Verdict(Enum):
+    """Of a write to a lease."""
+
+    STANDS = "the write stands"
+    COMPLETED = "the claim is done, by this attempt"
+    LOST = "the lease is not this holder's, for good"
+    UNRESOLVED = "nobody knows, and the time is up: the write may still land"
+
+
+class Holding:
+    """A lease and its one holder, for one attempt. Its threads share it; writes go one at a time (S54).
+
+    `held` and `deadline` can be read at any time, also while a write hangs (S32). Whoever ends the lease makes a
+    renewal in progress give way at its next step, so it waits for one request at most (S37).
+    """
+
+    def __init__(self, key: str, owner: Owner, store: Store, runtime: Runtime, terms: Terms) -> None:
+        self.key, self.owner = key, owner
+        self.deadline = -math.inf  # by this host's clock; whatever the lease allows has stopped by then (F4)
+        self._store, self._runtime, self._terms = store, runtime, terms
+        self._lock = runtime.lock()
+        self._body: Lease | None = None  # the last one sent, whether it stands or not
+        self._replaces: str | None = None  # ETag that the next write demands, None for creation
+        self._over = False  # lost or completed: nothing that this holder sent can land any more
+        self.ending = False  # set by whoever completes it or gives it back
+
+    @property
+    def held(self) -> bool:
+        """Whether this holder may still act."""
+        return self._runtime.clock() < self.deadline
+
+    @property
+    def wanted(self) -> bool:
+        """Whether it should still be renewed: it is held and nobody has begun to end it."""
+        return self.held and not self.ending
+
+    @property
+    def body(self) -> Lease:
+        """As last sent. Only of a lease that was sought: before, an error."""
+        if self._body is None:
+            raise ValueError(f"{self.key} was not sought")
+        return self._body
+
+    def take(self, now: Seen | None, *, last_attempt: int = 0, generation: int = 0) -> Verdict:
+        """Take a lease that was seen to be takeable (F2); anything else is lost at once. Gives up after 30 s."""
+        if not rules.takeable(now, self._terms):
+            return Verdict.LOST
+        body = rules.taken(
+            now.lease if now else None,
+            self.owner,
+            self._terms,
+            nonce=self._runtime.token(),
+            wall=self._runtime.wall(),
+            last_attempt=last_attempt,
+            generation=generation,
+        )
+        until = self._runtime.clock() + TAKE_SECONDS
+        if not self._enter(until):
+            return Verdict.UNRESOLVED
+        try:
+            self._replaces = now.etag if now else None
+            return self._write(body, until)
+        finally:
+            self._lock.release()
+
+    def renew(self) -> Verdict:
+        """Make it last a lease from now (F5); tried until the deadline."""
+        if not self._enter(self.deadline):
+            return Verdict.UNRESOLVED
+        try:
+            if not self.wanted:
+                return Verdict.LOST
+            return self._write(self._next(), self.deadline, gives_way=True)
+        finally:
+            self._lock.release()
+
+    def complete(self, completion: Completion) -> Verdict:
+        """Move the claim to done: fenced, once, by its holder alone (F7). Tried until the deadline.
+
+        UNRESOLVED: it may become done later, and then it is rightly so. `end` afterwards never undoes it (S63).
+        """
+        return self._finish(State.DONE, completion, self.deadline)
+
+    def end(self, state: State, until: float) -> Verdict:
+        """Give it back by overwriting it, never by deleting it (F6, S24).
+
+        That also reaches a write of this attempt that landed unknown to its holder (S34, S46), and keeps one that may
+        still be in flight from landing. `until` is by this host's clock; what could not be given back expires.
+        """
+        return self._finish(state, None, until)
+
+    def _enter(self, until: float) -> bool:
+        return self._lock.acquire(timeout=max(0.0, until - self._runtime.clock()))
+
+    def _finish(self, state: State, completion: Completion | None, until: float) -> Verdict:
+        if self._body is None:
+            return Verdict.LOST
+        self.ending = True
+        if state is not State.DONE:
+            self.deadline = -math.inf  # before the first byte leaves: others may have it from then on
+        if not self._enter(until):
+            return Verdict.UNRESOLVED
+        try:
+            if self._over or (state is State.DONE and not self.held):
+                return Verdict.LOST
+            body = replace(self._next(), state=state, completion=completion)
+            verdict = self._write(body, until)
+            if verdict is not Verdict.UNRESOLVED:
+                self.deadline, self._over = -math.inf, True
+            return verdict
+        finally:
+            self._lock.release()
+
+    def _next(self) -> Lease:
+        return rules.renewed(self.body, nonce=self._runtime.token(), wall=self._runtime.wall())
+
+    def _write(self, body: Lease, until: float, *, gives_way: bool = False) -> Verdict:
+        """Write over what is known to stand there, until it is known what became of it (F3)."""
+        self._body = body
+        first_sent = self._runtime.clock()
+        pause = FIRST_PAUSE_SECONDS
+        send = True
+        while True:
+            now, became = None, None
+            try:
+                if send:
+                    etag = self._store.put(self.key, rules.encode(body), replaces=self._replaces)
+                    if etag is not None:
+                        return self._stands(body, etag, first_sent)
+                send = False
+                now = rules.seen(self._store.get(self.key))
+                became = rules.fate(body, self._replaces, now)
+            except UnansweredError:
+                pass  # an expired token or a refusal of permission too: it may pass before the deadline (S77)
+            if became is Fate.STANDS and now is not None:
+                return self._stands(body, now.etag, first_sent)
+            if became is Fate.COMPLETED or became is Fate.LOST:
+                self.deadline, self._over = -math.inf, True
+                return Verdict.COMPLETED if became is Fate.COMPLETED else Verdict.LOST
+            if became is Fate.OVERTAKEN and now is not None:
+                # other bytes, so the deadline counts from their first request
+                body = self._body = replace(body, nonce=self._runtime.token())
+                self._replaces = now.etag
+                first_sent = self._runtime.clock()
+            if self._runtime.clock() >= until or (gives_way and self.ending):
+                return Verdict.UNRESOLVED  # what is to be replaced stays known: whatever lands, `fate` tells
+            send = became is Fate.OPEN or became is Fate.OVERTAKEN
+            self._runtime.sleep(self._runtime.jittered(pause))
+            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+
+    def _stands(self, body: Lease, etag: str, first_sent: float) -> Verdict:
+        self._replaces = etag
+        if body.state is State.RUNNING and not self.ending:
+            self.deadline = self._terms.deadline(first_sent)
+        return Verdict.COMPLETED if body.state is State.DONE else Verdict.STANDS
+
+
+def keep(holding: Holding, runtime: Runtime, terms: Terms) -> Verdict:
+    """Renew a lease on its own schedule until it is lost, expired or being ended: a thread's whole work (F5).
+
+    The verdict is LOST if others may have it, STANDS if it was ended here.
+    """
+    while holding.wanted:
+        runtime.sleep(terms.renew_seconds)
+        if holding.wanted and holding.renew() in (Verdict.LOST, Verdict.COMPLETED):
+            break
+    return Verdict.STANDS if holding.ending else Verdict.LOST

@@ -1,0 +1,84 @@
+"""A worker's look at the whole queue, which fetches only what changed (F8)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from longhaul.fleet import lease
+from longhaul.fleet.errors import UnansweredError
+from longhaul.fleet.keys import QueueKeys
+from longhaul.fleet.lease import Seen, State, Terms
+from longhaul.fleet.objects import Listed, Store
+from longhaul.fleet.runtime import Runtime
+
+SCAN_SECONDS = 30.0  # between two looks, with jitter
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scan:
+    """The queue as one look saw it."""
+
+    claims: Mapping[str, Seen]  # by job; a job without a claim is not among them
+    unknown: frozenset[str]  # jobs whose claim could not be read: not to be taken this time
+    indexed: Mapping[str, str]  # ETag of the index of each job that has one
+
+    def takeable(self, job: str, terms: Terms) -> bool:
+        """Whether the job is worth a try. Before it is taken its claim is read again (F6)."""
+        return job not in self.unknown and lease.takeable(self.claims.get(job), terms)
+
+    def done(self, job: str) -> bool:
+        """Whether the job is done, by its claim: the index decides nothing (F7)."""
+        claim = self.claims.get(job)
+        return claim is not None and claim.lease is not None and claim.lease.state is State.DONE
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scanner:
+    """Remembers the claims that it has read. One thread uses it."""
+
+    keys: QueueKeys
+    store: Store
+    runtime: Runtime
+    terms: Terms
+    _read: dict[str, Seen] = field(default_factory=dict)
+
+    def scan(self) -> Scan:
+        """LIST claims and index; GET claims with a new ETag and those that may have expired, in random order.
+
+        A listing that fails raises `UnansweredError`. A claim that fails is only unknown: the rest can go on.
+        """
+        claims = self.store.list(self.keys.claims)
+        jobs = {one.key[len(self.keys.claims) :]: one for one in claims.objects}
+        index = self.store.list(self.keys.done)
+        for job in self._read.keys() - jobs.keys():
+            del self._read[job]
+        unknown = set()
+        for job in self._shuffled([job for job, one in jobs.items() if self._worth_reading(job, one, claims.date)]):
+            try:
+                now = lease.seen(self.store.get(self.keys.claims + job))
+            except UnansweredError:
+                unknown.add(job)
+                continue
+            if now is None:
+                self._read.pop(job, None)
+                unknown.add(job)  # gone since the listing: the next look tells
+            else:
+                self._read[job] = now
+        return Scan(
+            claims=dict(self._read),
+            unknown=frozenset(unknown),
+            indexed={one.key[len(self.keys.done) :]: one.etag for one in index.objects},
+        )
+
+    def _worth_reading(self, job: str, listed: Listed, date: datetime) -> bool:
+        before = self._read.get(job)
+        if before is None or before.etag != listed.etag:
+            return True
+        if before.lease is None or before.lease.state is not State.RUNNING:
+            return False
+        return lease.expired(before.lease.lease_seconds, listed.modified, date, self.terms)
+
+    def _shuffled(self, jobs: list[str]) -> list[str]:
+        return [job for _, job in sorted((self.runtime.fraction(), job) for job in jobs)]

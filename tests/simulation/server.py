@@ -1,0 +1,222 @@
+"""S3 as it is: atomic, consistent, whole seconds, conditions checked as a write applies. And so are the invariants."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from longhaul.fleet import lease as rules
+from longhaul.fleet.holding import Holding
+from longhaul.fleet.keys import QueueKeys
+from longhaul.fleet.lease import Completion, Lease, Owner, Seen, State
+from longhaul.fleet.objects import Found, Listed, Listing
+from tests.simulation.world import ViolationError, World
+
+EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """An object, with when it was really written."""
+
+    body: bytes
+    etag: str
+    written: float
+    modified: datetime
+
+
+class Server:
+    """The bucket. `held` lists every holding of a lease that some live host believes in."""
+
+    def __init__(self, world: World, keys: QueueKeys, slots: int, skew: Callable[[], int]) -> None:
+        self.world, self.keys, self.slots = world, keys, slots
+        self.objects: dict[str, Stored] = {}
+        self.holdings: dict[str, list[tuple[Holding, Callable[[], bool]]]] = {}
+        self.completions: dict[tuple[str, int], Lease] = {}
+        self.attempts: dict[str, int] = {}
+        self._done_by: set[tuple[str, Owner, int]] = set()
+        self._leases: dict[str, Lease] = {}
+        self._skew = skew  # of the clock of whichever of S3's servers answers, in seconds
+
+    def _clock(self) -> datetime:
+        return EPOCH + timedelta(seconds=int(self.world.now + self._skew()))
+
+    # ---- what requests do ------------------------------------------------------------------------------------------
+    def get(self, key: str) -> Found | None:
+        """GET."""
+        there = self.objects.get(key)
+        if there is None:
+            return None
+        return Found(body=there.body, etag=there.etag, modified=there.modified, date=self._clock())
+
+    def list(self, prefix: str) -> Listing:
+        """LIST."""
+        objects = [
+            Listed(key=key, etag=there.etag, modified=there.modified)
+            for key, there in self.objects.items()
+            if key.startswith(prefix)
+        ]
+        return Listing(objects=objects, date=self._clock())
+
+    def put(self, key: str, body: bytes, replaces: str | None) -> str | None:
+        """PUT with a condition."""
+        there = self.objects.get(key)
+        if (there.etag if there else None) != replaces:
+            self.world.note(f"    S3 refuses a write of {key}")
+            return None
+        etag = hashlib.md5(body).hexdigest()
+        if "/claims/" in key or "/slots/" in key:
+            self._check(key, there, self._decoded(etag, body))
+        return self._store(key, body, etag)
+
+    def upload(self, key: str, body: bytes) -> str:
+        """PUT without one, for results."""
+        return self._store(key, body, hashlib.md5(body).hexdigest())
+
+    def _store(self, key: str, body: bytes, etag: str) -> str:
+        self.objects[key] = Stored(body, etag, self.world.now, self._clock())
+        if self.world.trace is not None:
+            self.world.note(f"    S3 has {key} {_short(body)}")
+        return etag
+
+    def eat(self, job: str) -> None:
+        """A lifecycle rule takes a finished job's claim (S56)."""
+        key = self.keys.claim(job)
+        there = self.lease(key)
+        if there is None or there.state is not State.DONE:
+            return
+        if self.keys.index(job) not in self.objects:
+            self.completions.pop((key, there.generation))  # nothing is left that could tell: the job runs again
+        self.world.note(f"    a lifecycle rule takes {key}")
+        del self.objects[key]
+
+    def requeue(self, job: str) -> None:
+        """An operator wants a finished job to run again: the next generation."""
+        key = self.keys.claim(job)
+        there = self.lease(key)
+        if there is None or there.state is not State.DONE:
+            return
+        again = Lease(
+            nonce=f"requeue-{self.world.now}",
+            sequence=0,
+            state=State.RELEASED,
+            owner=there.owner,
+            attempt=there.attempt,
+            generation=there.generation + 1,
+            lease_seconds=there.lease_seconds,
+            renewed=there.renewed,
+            expires=there.expires,
+        )
+        self.put(key, rules.encode(again), self.objects[key].etag)
+
+    # ---- what is true ----------------------------------------------------------------------------------------------
+    def lease(self, key: str) -> Lease | None:
+        """The lease that stands there."""
+        there = self.objects.get(key)
+        return self._decoded(there.etag, there.body) if there else None
+
+    def seen(self, key: str) -> Seen | None:
+        """The same with its ETag."""
+        return rules.seen(self.get(key))
+
+    def is_done(self, job: str) -> bool:
+        """Whether its claim says so."""
+        there = self.lease(self.keys.claim(job))
+        return there is not None and there.state is State.DONE
+
+    def act(self, holding: Holding) -> None:
+        """Somebody does what only the owner may do (I1)."""
+        there = self.lease(holding.key)
+        mine = (holding.owner, holding.body.attempt, State.RUNNING)
+        if there is None or (there.owner, there.attempt, there.state) != mine:
+            raise ViolationError(f"I1 {holding.owner.worker} acts on {holding.key}, which is {_who(there)}")
+
+    def verdict_lost(self, holding: Holding) -> None:
+        """Somebody gives a lease up as lost (E1)."""
+        there = self.lease(holding.key)
+        mine = (holding.owner, holding.body.attempt)
+        if there is not None and (there.owner, there.attempt) == mine and there.state in (State.RUNNING, State.DONE):
+            raise ViolationError(f"E1 {holding.owner.worker} gives {holding.key} up, which is its own")
+
+    def verdict_completed(self, holding: Holding) -> None:
+        """Somebody takes a job for done by its own hand (I2)."""
+        if (holding.key, holding.owner, holding.body.attempt) not in self._done_by:
+            there = self.lease(holding.key)
+            raise ViolationError(f"I2 {holding.owner.worker} takes {holding.key} for done by itself: {_who(there)}")
+
+    def _decoded(self, etag: str, body: bytes) -> Lease:
+        if etag not in self._leases:
+            self._leases[etag] = _lease(body)
+        return self._leases[etag]
+
+    # ---- invariants, as writes apply -------------------------------------------------------------------------------
+    def _check(self, key: str, there: Stored | None, new: Lease) -> None:
+        old = self._decoded(there.etag, there.body) if there else None
+        if "/slots/" in key and int(key.rsplit("/", 1)[1]) >= self.slots:
+            raise ViolationError(f"I4 {key} is beyond the API's {self.slots} slots")
+        if old is not None and old.state is State.DONE:
+            if new.generation != old.generation + 1:
+                raise ViolationError(f"I2 {key}: done by {_who(old)}, then {_who(new)}")
+            self.attempts[key] = max(self.attempts.get(key, 0), new.attempt)
+            return
+        same = old is not None and (old.owner, old.attempt) == (new.owner, new.attempt)
+        if same and old is not None and old.state is not State.RUNNING:
+            raise ViolationError(f"F2 {key}: {_who(old)} comes back as {_who(new)}")
+        if not same:
+            self._check_change(key, there, old, new)
+        if new.state is State.DONE:
+            self._check_done(key, new, same)
+        if new.state is not State.RUNNING:
+            for holding, alive in self.holdings.get(key, ()):
+                if alive() and holding.held and new.state is not State.DONE:
+                    raise ViolationError(f"I1 {holding.owner.worker} still believes in {key}, which is {_who(new)}")
+
+    def _check_change(self, key: str, there: Stored | None, old: Lease | None, new: Lease) -> None:
+        restored = new.state is State.DONE and old is None
+        if new.attempt <= self.attempts.get(key, 0) and not restored:
+            raise ViolationError(f"F2 {key}: attempt {new.attempt} is used again by {new.owner.worker}")
+        self.attempts[key] = max(self.attempts.get(key, 0), new.attempt)
+        if there is not None and old is not None and old.state is State.RUNNING:
+            age = self.world.now - there.written
+            if age < old.lease_seconds:
+                raise ViolationError(f"I1 {key} is taken from {_who(old)} by {new.owner.worker} after {age:.1f} s")
+        for holding, alive in self.holdings.get(key, ()):
+            if holding.owner != new.owner and alive() and holding.held:
+                raise ViolationError(f"I1 {key} is taken by {_who(new)} while {holding.owner.worker} may act")
+
+    def _check_done(self, key: str, new: Lease, same: bool) -> None:
+        before = self.completions.get((key, new.generation))
+        if before is not None and before.completion != new.completion:
+            raise ViolationError(f"I2 {key}: completed a second time, by {_who(new)} after {_who(before)}")
+        if not same and before is None:
+            raise ViolationError(f"I2 {key}: completed by {_who(new)}, which is not its owner")
+        completion = new.completion or Completion(outcome=rules.Outcome.FAILED)
+        if completion.summary not in self.objects:
+            raise ViolationError(f"I3 {key}: done without its summary")
+        for record in completion.records:
+            if record.key not in self.objects or self.objects[record.key].etag != record.etag:
+                raise ViolationError(f"I3 {key}: done with a record that is not there, {record.key}")
+        self.completions[key, new.generation] = new
+        self._done_by.add((key, new.owner, new.attempt))
+
+
+def _lease(body: bytes) -> Lease:
+    now = rules.seen(Found(body=body, etag="", modified=EPOCH, date=EPOCH))
+    if now is None or now.lease is None:
+        raise ViolationError(f"F1 this is no lease: {body!r}")
+    return now.lease
+
+
+def _who(lease: Lease | None) -> str:
+    if lease is None:
+        return "nobody's"
+    return f"{lease.owner.worker}'s g{lease.generation} attempt {lease.attempt} {lease.state}"
+
+
+def _short(body: bytes) -> str:
+    try:
+        return _who(_lease(body))
+    except ViolationError:
+        return f"{len(body)} bytes"

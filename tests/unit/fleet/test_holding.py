@@ -1,0 +1,357 @@
+"""One lease, held through whatever S3 answers (F3, F4, F5); the simulation does the same ten thousand times over."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+
+from longhaul.fleet.errors import UnansweredError
+from longhaul.fleet.holding import Holding, Verdict, keep
+from longhaul.fleet.lease import Completion, Outcome, State, Terms, encode
+from longhaul.fleet.runtime import Runtime, real
+from tests.unit.fleet.memory import ME, OTHER, TERMS, Clock, MemoryStore, body, put_lease
+
+KEY = "fleet/q/claims/job"
+SUCCESS = Completion(outcome=Outcome.SUCCESS, summary="s")
+
+
+@pytest.fixture
+def holding(store: MemoryStore, runtime: Runtime) -> Holding:
+    """Not taken yet."""
+    return Holding(KEY, ME, store, runtime, TERMS)
+
+
+def once(store: MemoryStore, *troubles: str | None) -> None:
+    """Trouble for the next writes, one each."""
+    left = list(troubles)
+    store.trouble = lambda verb, key: left.pop(0) if verb == "PUT" and left else None
+
+
+def test_from_taking_to_done(holding: Holding, store: MemoryStore, clock: Clock) -> None:
+    """F2, F4, F7: four requests for take, renewal and completion, and nothing to look up."""
+    assert holding.take(None) is Verdict.STANDS
+    assert holding.deadline == clock.now + 270
+    clock.sleep(30)
+    assert holding.renew() is Verdict.STANDS
+    assert holding.deadline == clock.now + 270
+    assert holding.complete(SUCCESS) is Verdict.COMPLETED
+    assert not holding.held
+    assert store.lease(KEY).completion == SUCCESS
+    assert store.requests == [f"PUT {KEY}"] * 3
+    assert holding.end(State.RELEASED, clock.now + 10) is Verdict.LOST
+    assert store.lease(KEY).state is State.DONE
+
+
+def test_taking_over_an_expired_lease(holding: Holding, store: MemoryStore, clock: Clock) -> None:
+    """F2: the next attempt; before the lease expired nothing is written (S19)."""
+    put_lease(store, KEY, body(OTHER, attempt=4))
+    assert holding.take(store.seen(KEY)) is Verdict.LOST
+    assert not store.requests
+    clock.sleep(310)
+    assert holding.take(store.seen(KEY)) is Verdict.STANDS
+    assert (store.lease(KEY).owner, store.lease(KEY).attempt) == (ME, 5)
+
+
+@pytest.mark.parametrize("trouble", ["lost", "deaf", "409"])
+def test_a_first_write_without_a_good_answer_still_takes(holding: Holding, store: MemoryStore, trouble: str) -> None:
+    """F3, S49, case-Q02: also a 409 while nothing is there yet."""
+    once(store, trouble)
+    assert holding.take(None) is Verdict.STANDS
+    assert store.lease(KEY).attempt == 1
+
+
+def test_an_acquisition_without_answers_is_given_up(holding: Holding, store: MemoryStore, clock: Clock) -> None:
+    """F3: after 30 s."""
+    store.trouble = lambda verb, key: _unanswered(clock, 4)
+    began = clock.now
+    assert holding.take(None) is Verdict.UNRESOLVED
+    assert 30 <= clock.now - began <= 45
+    assert not holding.held
+
+
+def _unanswered(clock: Clock, seconds: float) -> None:
+    clock.sleep(seconds)
+    if clock.now > 2000:
+        raise AssertionError("this goes on for ever")
+    raise UnansweredError
+
+
+def test_a_refused_write_of_another_owner_is_lost(holding: Holding, store: MemoryStore) -> None:
+    """F3, S51."""
+    holding.take(None)
+    put_lease(store, KEY, body(OTHER, attempt=2))
+    assert holding.renew() is Verdict.LOST
+    assert not holding.held
+
+
+def test_a_lost_lease_is_never_written_again(holding: Holding, store: MemoryStore, clock: Clock) -> None:
+    """F3: nothing is asked and nothing is sent."""
+    holding.take(None)
+    put_lease(store, KEY, body(OTHER, attempt=2))
+    holding.renew()
+    store.requests.clear()
+    assert holding.end(State.RELEASED, clock.now + 10) is Verdict.LOST
+    assert holding.renew() is Verdict.LOST
+    assert not store.requests
+
+
+def test_a_claim_that_is_gone_is_lost(holding: Holding, store: MemoryStore) -> None:
+    """F3: 404 on If-Match."""
+    holding.take(None)
+    del store.objects[KEY]
+    assert holding.renew() is Verdict.LOST
+
+
+def test_an_earlier_write_of_ones_own_is_written_over(holding: Holding, store: MemoryStore, clock: Clock) -> None:
+    """F3, S34: its ETag is adopted, and the deadline counts from the new bytes."""
+    holding.take(None)
+    put_lease(store, KEY, replace(holding.body, nonce="late"))
+    clock.sleep(30)
+    assert holding.renew() is Verdict.STANDS
+    assert holding.deadline == pytest.approx(clock.now + 270, abs=1)
+    assert store.lease(KEY).nonce == holding.body.nonce != "late"
+
+
+def test_the_deadline_counts_from_the_first_request(holding: Holding, store: MemoryStore, clock: Clock) -> None:
+    """F4, S41: however long it took to learn that it was carried out."""
+    began = clock.now
+    slow = iter([5.0, 5.0, 5.0])
+
+    def trouble(verb: str, key: str) -> str | None:
+        clock.sleep(next(slow, 0))
+        return "deaf" if verb == "PUT" else None
+
+    store.trouble = trouble
+    assert holding.take(None) is Verdict.STANDS
+    assert clock.now >= began + 10
+    assert holding.deadline == began + 270
+
+
+def test_the_same_bytes_sent_again_do_not_move_the_deadline(holding: Holding, store: MemoryStore, clock: Clock) -> None:
+    """F4, S41: it is the first request that lands, late."""
+    began = clock.now
+    puts = []
+
+    def trouble(verb: str, key: str) -> str | None:
+        clock.sleep(5)
+        if verb == "PUT":
+            puts.append(clock.now)
+            if len(puts) == 1:
+                return "lost"
+            store.store(KEY, encode(holding.body))
+        return None
+
+    store.trouble = trouble
+    assert holding.take(None) is Verdict.STANDS
+    assert len(puts) == 2
+    assert holding.deadline == began + 270
+
+
+@pytest.mark.parametrize("landed", [True, False])
+def test_an_ambiguous_done_is_not_undone(holding: Holding, store: MemoryStore, clock: Clock, landed: bool) -> None:
+    """S63: its author gives up at the deadline, and then gives back what is still its own."""
+    holding.take(None)
+    sent = []
+
+    def trouble(verb: str, key: str) -> str | None:
+        clock.sleep(10)
+        if verb == "PUT" and not sent:
+            sent.append(verb)
+            return "deaf" if landed else "lost"
+        raise UnansweredError
+
+    store.trouble = trouble
+    assert holding.complete(SUCCESS) is Verdict.UNRESOLVED
+    assert not holding.held
+    store.trouble = lambda verb, key: None
+    verdict = holding.end(State.RELEASED, clock.now + 20)
+    assert verdict is (Verdict.COMPLETED if landed else Verdict.STANDS)
+    assert store.lease(KEY).state is (State.DONE if landed else State.RELEASED)
+
+
+def test_a_write_in_flight_cannot_land_after_giving_back(holding: Holding, store: MemoryStore, clock: Clock) -> None:
+    """S34, S46: giving back demands the ETag that the write in flight demands too; only one can have it."""
+    holding.take(None)
+    demanded = store.objects[KEY][1]
+    store.trouble = lambda verb, key: _unanswered(clock, 15)
+    assert holding.renew() is Verdict.UNRESOLVED
+    in_flight = encode(holding.body)
+    store.trouble = lambda verb, key: None
+    assert holding.end(State.RELEASED, clock.now + 20) is Verdict.STANDS
+    assert store.put(KEY, in_flight, replaces=demanded) is None
+    assert store.lease(KEY).state is State.RELEASED
+
+
+def test_a_renewal_answered_too_late_does_not_hold(holding: Holding, store: MemoryStore, clock: Clock) -> None:
+    """S46: S3 has it, the holder must not act; giving it back works, so nobody waits for its expiry."""
+    holding.take(None)
+
+    def trouble(verb: str, key: str) -> None:
+        clock.sleep(300)
+
+    store.trouble = trouble
+    assert holding.renew() is Verdict.STANDS
+    assert not holding.held
+    store.trouble = lambda verb, key: None
+    assert holding.end(State.RELEASED, clock.now + 20) is Verdict.STANDS
+
+
+def test_refusals_of_permission_are_outlived(holding: Holding, store: MemoryStore, clock: Clock) -> None:
+    """S77: an expired token, a skewed clock and a 403 say nothing about the lease."""
+    holding.take(None)
+    until = clock.now + 100
+
+    def trouble(verb: str, key: str) -> None:
+        clock.sleep(1)
+        if clock.now < until:
+            raise UnansweredError("403 ExpiredToken")
+
+    store.trouble = trouble
+    assert holding.renew() is Verdict.STANDS
+    assert holding.held
+
+
+class Hanging(MemoryStore):
+    """A store whose requests hang while `open` is not set."""
+
+    def __init__(self) -> None:
+        super().__init__(Clock())
+        self.open, self.inside, self.most = threading.Event(), 0, 0
+        self.entered = threading.Event()
+        self.open.set()
+
+    def put(self, key: str, body: bytes, *, replaces: str | None) -> str | None:
+        """Hang."""
+        self.inside += 1
+        self.most = max(self.most, self.inside)
+        self.entered.set()
+        try:
+            assert self.open.wait(20)
+            time.sleep(0.02)
+            return super().put(key, body, replaces=replaces)
+        finally:
+            self.inside -= 1
+
+
+def threaded(store: MemoryStore, lease_seconds: float = 30) -> Holding:
+    """A holding on real time, taken."""
+    terms = Terms.of(lease_seconds)
+    holding = Holding(KEY, ME, store, real(), terms)
+    assert holding.take(None) is Verdict.STANDS
+    return holding
+
+
+def test_threads_write_one_at_a_time() -> None:
+    """S54: the watch and the main thread."""
+    store = Hanging()
+    holding = threaded(store)
+    threads = [threading.Thread(target=holding.renew) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert store.most == 1
+    assert store.lease(KEY).sequence == 4
+
+
+def test_giving_back_does_not_wait_for_a_renewal_that_nobody_answers() -> None:
+    """S37, L3: the renewal gives way at its next step."""
+    store = MemoryStore(Clock())
+    holding = threaded(store)
+    failing = threading.Event()
+
+    def trouble(verb: str, key: str) -> str | None:
+        if threading.current_thread() is renewal:
+            failing.set()
+            raise UnansweredError
+        return None
+
+    renewal = threading.Thread(target=holding.renew, daemon=True)
+    store.trouble = trouble
+    renewal.start()
+    assert failing.wait(5)
+    began = time.monotonic()
+    assert holding.end(State.INTERRUPTED, real().clock() + 6) is Verdict.STANDS
+    assert time.monotonic() - began < 5
+    assert store.lease(KEY).state is State.INTERRUPTED
+
+
+def test_giving_back_is_bounded_even_if_a_request_hangs() -> None:
+    """S37, L4: a wait with an end, also for the lock; and nobody acts meanwhile."""
+    store = Hanging()
+    holding = threaded(store)
+    store.open.clear()
+    store.entered.clear()
+    renewal = threading.Thread(target=holding.renew, daemon=True)
+    renewal.start()
+    assert store.entered.wait(5)
+    verdicts: list[Verdict] = []
+    ending = threading.Thread(
+        target=lambda: verdicts.append(holding.end(State.INTERRUPTED, real().clock() + 0.2)), daemon=True
+    )
+    ending.start()
+    ending.join(5)
+    assert verdicts == [Verdict.UNRESOLVED]
+    assert not holding.held
+    store.open.set()
+    renewal.join(5)
+    assert not holding.held, "a renewal that comes back late revives nothing"
+
+
+def test_an_expired_claim_is_not_completed_after_waiting() -> None:
+    """F14: it expired while a renewal had the lock."""
+    store = Hanging()
+    holding = threaded(store)
+    store.open.clear()
+    store.entered.clear()
+    renewal = threading.Thread(target=holding.renew, daemon=True)
+    renewal.start()
+    assert store.entered.wait(5)
+    verdicts: list[Verdict] = []
+    completing = threading.Thread(target=lambda: verdicts.append(holding.complete(SUCCESS)), daemon=True)
+    completing.start()
+    while not holding.ending:
+        time.sleep(0.01)
+    holding.deadline = 0.0
+    store.open.set()
+    completing.join(5)
+    assert verdicts == [Verdict.LOST]
+    assert store.lease(KEY).state is State.RUNNING
+
+
+def test_the_deadline_can_be_read_while_a_renewal_hangs() -> None:
+    """S25, S32: another thread sees the lease expire."""
+    store = Hanging()
+    holding = threaded(store, lease_seconds=0.3)
+    store.open.clear()
+    threading.Thread(target=holding.renew, daemon=True).start()
+    end = time.monotonic() + 5
+    while holding.held:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    store.open.set()
+
+
+def test_keeping_a_lease(holding: Holding, store: MemoryStore, clock: Clock, runtime: Runtime) -> None:
+    """F5: renewed every tenth until it is lost."""
+    holding.take(None)
+    began = clock.now
+
+    def trouble(verb: str, key: str) -> None:
+        if clock.now >= began + 95:
+            put_lease(store, KEY, body(OTHER, attempt=2))
+
+    store.trouble = trouble
+    assert keep(holding, runtime, TERMS) is Verdict.LOST
+    assert clock.now == began + 120
+    assert store.requests == [f"PUT {KEY}"] * 5 + [f"GET {KEY}"]
+
+
+def test_only_what_was_sought_has_a_body(holding: Holding, clock: Clock) -> None:
+    """A holding that was never taken cannot be ended, and shows no lease."""
+    assert holding.end(State.RELEASED, clock.now + 1) is Verdict.LOST
+    with pytest.raises(ValueError, match="was not sought"):
+        _ = holding.body
