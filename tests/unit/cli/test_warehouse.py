@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from psycopg.conninfo import conninfo_to_dict
 
+from longhaul.cli import import_, main, warehouse
 from longhaul.cli.environment import Environment
+from longhaul.cli.errors import EnvironmentProblemError
 from longhaul.cli.warehouse import conninfo_of, place_of
 
 LEFT_OVER = "postgresql://u:hidden@left.over:5433/old"
@@ -78,3 +83,45 @@ def test_the_place_is_named_without_the_password(
 def test_variables_alone_are_left_to_libpq(deployed: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGHOST", "db")
     assert conninfo_of(Environment("prd", "hawk"), None) == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "explicit"),
+    [
+        (["--env", "prd", "warehouse", "check"], True),
+        (["warehouse", "check", "--env", "prd"], True),
+        (["warehouse", "check"], False),
+        (["import", "s3://b/evals/a.eval", "--env", "prd"], True),
+    ],
+)
+def test_only_env_on_the_command_line_is_explicit(
+    monkeypatch: pytest.MonkeyPatch, arguments: list[str], explicit: bool
+) -> None:
+    seen: list[Environment] = []
+
+    def asked(environment: Environment, database_url: str | None) -> str:
+        seen.append(environment)
+        raise EnvironmentProblemError("far enough")
+
+    for module in (warehouse, import_):
+        monkeypatch.setattr(module, "conninfo_of", asked)
+    monkeypatch.setenv("LONGHAUL_ENV", "prd")
+    assert CliRunner().invoke(main, arguments).exit_code == 3
+    assert [(e.name, e.explicit) for e in seen] == [("prd", explicit)]
+
+
+def test_an_import_in_the_sandbox_takes_no_profile_of_the_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    env = {"AWS_ENDPOINT_URL": "http://localhost:1", "AWS_ACCESS_KEY_ID": "sandbox-key"}
+    (tmp_path / "state.json").write_text(json.dumps({"pid": os.getpid(), "status": "ready", "env": env}))
+    monkeypatch.setattr(os, "environ", before := dict(os.environ))
+    before |= {"LONGHAUL_SANDBOX_DIR": str(tmp_path), "AWS_PROFILE": "nope", "AWS_SESSION_TOKEN": "of-an-account"}
+    before.pop("AWS_ENDPOINT_URL", None)
+    monkeypatch.setattr("longhaul.importer.termination.install", lambda: None)
+    monkeypatch.setattr("longhaul.importer.logs.set_up", lambda **always: None)
+    outcome = SimpleNamespace(line=lambda: "{}", outcome=SimpleNamespace(exit_code=0))
+    monkeypatch.setattr("longhaul.importer.job.run", lambda job: outcome)
+    arguments = ["import", "s3://b/evals/a.eval", "--env", "sandbox", "--database-url", "postgresql://h/x"]
+    done = CliRunner().invoke(main, arguments)
+    assert done.exit_code == 0, done.stderr
+    assert os.environ["AWS_ACCESS_KEY_ID"] == "sandbox-key"
+    assert not {"AWS_PROFILE", "AWS_SESSION_TOKEN"} & set(os.environ)
