@@ -191,7 +191,7 @@ def _write(path: Path, text: str) -> None:
 
 def _pins(path: Path) -> dict[str, str]:
     lines = (line.split("#")[0].strip() for line in path.read_text().splitlines())
-    return dict(line.split("==") for line in lines if "==" in line)
+    return dict(line.split(";")[0].strip().split("==") for line in lines if "==" in line)
 
 
 def _imported_for_types_only(path: Path) -> set[str]:

@@ -28,4 +28,4 @@ def test_a_forecast_is_shared_among_the_jobs_at_once() -> None:
 
 def test_a_run_takes_as_long_as_its_longest_log() -> None:
     items = [(8000 * MIB, Tier.FULL), (None, Tier.FULL)]
-    assert forecast(items, TIERS, 32).seconds == 1030
+    assert forecast(items, TIERS, 32).seconds == 280
