@@ -121,6 +121,7 @@ class Holding:
         try:
             if self._over or (state is State.DONE and not self.held):
                 return Verdict.LOST
+            self.deadline = -math.inf  # also once it is done: a requeue may come sooner than the answer
             body = replace(self._next(), state=state, completion=completion)
             verdict = self._write(body, until)
             if verdict is not Verdict.UNRESOLVED:

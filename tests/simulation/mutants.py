@@ -288,11 +288,20 @@ MUTANTS = (
     ),
     # ---- F5, F6, F13: ending, renewing
     mutant(
-        "one acts while giving back",
+        "one acts while giving back waits",
         "F4 I1",
         "holding",
         "            self.deadline = -math.inf  # before",
         "            pass  # before",
+        "test_holding.py::test_giving_back_is_bounded_even_if_a_request_hangs",
+    ),
+    mutant(
+        "one acts while completing",
+        "F4 I1",
+        "holding",
+        "            self.deadline = -math.inf  # also",
+        "            pass  # also",
+        "test_holding.py::test_nobody_acts_once_done_is_on_its_way",
     ),
     mutant(
         "a late renewal revives an ended lease",

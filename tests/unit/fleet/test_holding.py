@@ -214,6 +214,15 @@ def test_refusals_of_permission_are_outlived(holding: Holding, store: MemoryStor
     assert holding.held
 
 
+def test_nobody_acts_once_done_is_on_its_way(holding: Holding, store: MemoryStore) -> None:
+    """I1: a requeue may give the job to another before the answer is back (seed 15048 found it)."""
+    holding.take(None)
+    held: list[bool] = []
+    store.trouble = lambda verb, key: held.append(holding.held)
+    assert holding.complete(SUCCESS) is Verdict.COMPLETED
+    assert held == [False]
+
+
 class Hanging(MemoryStore):
     """A store whose requests hang while `open` is not set."""
 
