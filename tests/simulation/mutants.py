@@ -309,6 +309,7 @@ MUTANTS = (
         "holding",
         "if body.state is State.RUNNING and not self.ending:",
         "if body.state is State.RUNNING:",
+        "test_holding.py::test_giving_back_is_bounded_even_if_a_request_hangs",
     ),
     mutant(
         "writes of threads go side by side",
