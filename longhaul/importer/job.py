@@ -328,8 +328,9 @@ def _record_failure(job: Job, progress: _Progress, result: Result) -> None:
 
 
 def one_line(error: BaseException) -> str:
-    """What an error says, however long, as one line."""
-    return " ".join(str(error).split())[:1000]
+    """What an error says as one printable line, however long it is and whatever a damaged log put into it."""
+    line = " ".join(str(error).split())[:1000]
+    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in line)
 
 
 def _peak_memory_bytes() -> int:
