@@ -23,6 +23,14 @@ class Attempt:
     number: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where one attempt of a job leaves what it measures: below a prefix in S3, and in a folder of the host."""
+
+    job: str
+    attempt: Attempt
+
+
 @dataclass(frozen=True)
 class QueueKeys:
     """Keys of one queue."""

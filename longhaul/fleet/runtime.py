@@ -22,6 +22,22 @@ class Lock(Protocol):
         """Give it back."""
 
 
+class Event(Protocol):
+    """`threading.Event`, as far as it is used here."""
+
+    def set(self) -> None:
+        """Wake whoever waits, now and from now on."""
+
+    def clear(self) -> None:
+        """Let whoever waits from now on wait again."""
+
+    def is_set(self) -> bool:
+        """Whether it was set since it was last cleared."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Return whether it was set within the time-out, in seconds."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Runtime:
     """What code of the fleet takes from the machine that it runs on."""
@@ -32,6 +48,8 @@ class Runtime:
     token: Callable[[], str]  # a text that was never returned before, by any host
     fraction: Callable[[], float]  # at random, 0 <= fraction < 1
     lock: Callable[[], Lock]
+    event: Callable[[], Event]
+    spawn: Callable[[Callable[[], None]], None]  # a thread that nobody has to wait for
 
     def jittered(self, seconds: float) -> float:
         """Half to one and a half times as long, at random, so that hosts do not move in step."""
@@ -51,4 +69,6 @@ def real() -> Runtime:
         token=lambda: uuid.uuid4().hex,
         fraction=random.SystemRandom().random,
         lock=threading.Lock,
+        event=threading.Event,
+        spawn=lambda what: threading.Thread(target=what, daemon=True).start(),
     )

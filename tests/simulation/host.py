@@ -12,7 +12,7 @@ from longhaul.fleet.objects import Found, Listing
 from longhaul.fleet.runtime import Runtime
 from tests.simulation.choices import Choices
 from tests.simulation.server import EPOCH, Server
-from tests.simulation.world import Lock, World
+from tests.simulation.world import Event, Lock, World
 
 READ_SECONDS = 5.0
 TRIES = 2
@@ -55,6 +55,8 @@ class Host:
             token=self._token,
             fraction=self._fraction,
             lock=lambda: Lock(world),
+            event=lambda: Event(world),
+            spawn=lambda what: world.spawn(self, what),
         )
 
     def alive(self) -> bool:

@@ -142,3 +142,46 @@ class Lock:
                 self._world.at(0, task.resume)
                 return
         self._taken = False
+
+
+class Event:
+    """`threading.Event` on virtual time."""
+
+    def __init__(self, world: World) -> None:
+        self._world, self._set = world, False
+        self._waiting: list[tuple[Task, list[bool]]] = []
+
+    def set(self) -> None:
+        """Wake all who wait."""
+        self._set = True
+        waiting, self._waiting = self._waiting, []
+        for task, settled in waiting:
+            if not settled:
+                settled.append(True)
+                self._world.at(0, task.resume)
+
+    def clear(self) -> None:
+        """Let it be set again."""
+        self._set = False
+
+    def is_set(self) -> bool:
+        """Whether it is set."""
+        return self._set
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for it, at most that long."""
+        if self._set or timeout == 0:
+            return self._set
+        settled: list[bool] = []
+        task = self._world.task
+        self._waiting.append((task, settled))
+        if timeout is not None:
+
+            def give_up() -> None:
+                if not settled:
+                    settled.append(False)
+                    task.resume()
+
+            self._world.at(timeout, give_up)
+        self._world.block()
+        return settled[0]

@@ -34,4 +34,6 @@ def runtime(clock: Clock) -> Runtime:
         token=lambda: f"token-{next(tokens)}",
         fraction=lambda: 0.5,
         lock=threading.Lock,
+        event=threading.Event,
+        spawn=lambda what: threading.Thread(target=what, daemon=True).start(),
     )
