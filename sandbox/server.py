@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sandbox import deployment, postgres, processes, surroundings
+from sandbox import deployment, postgres, processes, self_check, surroundings
 from sandbox.state import Folder, SandboxError
 
 WAREHOUSE_SECRET = "sandbox-warehouse"
@@ -114,8 +114,10 @@ class Server:
         warehouse = self._pool.submit(self._start_warehouse)
         with self.progress.step(f"AWS endpoint {surroundings.endpoint()}"):
             serve(listener, self.path)
+        checked = self._pool.submit(self_check.conditional_writes, surroundings.client("s3"))
         bootstrapped = self._pool.submit(self._bootstrap)
         self._warehouse = warehouse.result()
+        checked.result()
         self._deploy(assembly, bootstrapped)
 
     def _start_warehouse(self) -> postgres.Server:
