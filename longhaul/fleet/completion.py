@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import msgspec
+from msgspec.structs import replace
 
 from longhaul.fleet import lease as rules
 from longhaul.fleet.holding import Verdict
@@ -14,8 +15,7 @@ from longhaul.fleet.objects import Store
 from longhaul.fleet.runtime import Runtime
 
 
-@dataclass(frozen=True, kw_only=True)
-class Index:
+class Index(msgspec.Struct, frozen=True, kw_only=True):
     """The body of `done/<job>`: what the claim said, and which version of the claim said it. It decides nothing."""
 
     generation: int

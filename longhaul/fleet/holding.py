@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from enum import Enum
+
+from msgspec.structs import replace
 
 from longhaul.fleet import lease as rules
 from longhaul.fleet.errors import UnansweredError

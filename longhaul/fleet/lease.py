@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum, StrEnum
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from longhaul.fleet.objects import Found
 
@@ -33,24 +34,21 @@ class Outcome(StrEnum):
     CANCELLED = "cancelled"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Owner:
+class Owner(msgspec.Struct, frozen=True, kw_only=True):
     """A worker process on a host. A new process is a new owner."""
 
     instance: str
     worker: str  # a uuid
 
 
-@dataclass(frozen=True, kw_only=True)
-class Record:
+class Record(msgspec.Struct, frozen=True, kw_only=True):
     """An object that a summary was merged from."""
 
     key: str
     etag: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Completion:
+class Completion(msgspec.Struct, frozen=True, kw_only=True):
     """What a claim says of its finished job: exactly what was merged, so that nothing later changes it (F7, I3)."""
 
     outcome: Outcome
@@ -62,8 +60,7 @@ class Completion:
     lost_slots: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Lease:
+class Lease(msgspec.Struct, frozen=True, kw_only=True):
     """The body of a claim or slot (F1)."""
 
     schema: Literal[1] = 1
@@ -85,8 +82,7 @@ class Lease:
             raise ValueError("a lease is done if and only if it has a completion")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Seen:
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """A lease as one GET saw it."""
 
     lease: Lease | None  # None if the body is none that this version understands: then it is nobody's to take

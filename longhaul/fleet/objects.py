@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+import msgspec
 
-@dataclass(frozen=True, kw_only=True)
-class Found:
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
     """An object as one GET saw it."""
 
     body: bytes
@@ -18,8 +18,7 @@ class Found:
     date: datetime  # Date of the same answer, in whole seconds of the server's clock
 
 
-@dataclass(frozen=True, kw_only=True)
-class Listed:
+class Listed(msgspec.Struct, frozen=True, kw_only=True):
     """An object as a LIST names it."""
 
     key: str
@@ -27,8 +26,7 @@ class Listed:
     modified: datetime
 
 
-@dataclass(frozen=True, kw_only=True)
-class Listing:
+class Listing(msgspec.Struct, frozen=True, kw_only=True):
     """Every object below a prefix, and when the server said so."""
 
     objects: Sequence[Listed]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from longhaul.fleet.errors import UnansweredError
 from longhaul.fleet.holding import Holding, Verdict, keep

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from longhaul.fleet import lease as rules
 from longhaul.fleet.lease import Completion, Fate, Lease, Outcome, Seen, State, Terms
