@@ -69,15 +69,15 @@ def failures(environment: Environment, run_name: str, only: str | None, limit: i
                 put_table(headings, itertools.chain([first], rows), right=("EXIT", "ATTEMPTS"))
                 if rest := sum(1 for _ in chosen):
                     say(f"{counted(rest, 'more failure')}; --limit, --json or --tsv shows them.")
+        again = "redrive or retry" if run.redrivable else "retry"
         if not tsv and not as_json:
             for name, number in found.classes():
                 step = _NEXT_STEPS.get(FailureClass(name), "{again}")
-                again = "retry" if run.status == "SUCCEEDED" else "redrive or retry"  # AWS redrives no success
                 say(f"{number:,} {name}: {step.format(again=again)}")
         for problem in found.problems:
             warn(problem)
         if pending := found.counts()[Outcome.PENDING]:
-            say(f"{counted(pending, 'item')} never ran; redrive or retry takes {'it' if pending == 1 else 'them'} too.")
+            say(f"{counted(pending, 'item')} never ran; {again} takes {'it' if pending == 1 else 'them'} too.")
 
 
 @click.command(short_help="Write and show the report of an ended run.")

@@ -45,6 +45,11 @@ class Run:
     redriven: datetime | None = None
 
     @property
+    def redrivable(self) -> bool:
+        """Whether a redrive may help: AWS redrives no success, and Batch refuses some names as tags (R12)."""
+        return self.status != "SUCCEEDED" and re.fullmatch(r"[\w .:/=+@-]+", self.name) is not None
+
+    @property
     def max_concurrency(self) -> int:
         """The cap that the input asks for; a redrive takes it again (R16)."""
         cap = (self.input or {}).get("max_concurrency", DEFAULT_MAX_CONCURRENCY)

@@ -18,8 +18,10 @@ from tests.unit.reimport.result_files import MISSING, child, entry, put_results
 JQ = r'.[] | (.Input | fromjson | .key) + "\t" + .Error + "\t" + (.Cause // "" | .[:200])'
 
 
-def a_run(sfn: FakeStepFunctions, s3: Any, files: dict[str, Any], status: str = "FAILED", **counts: int) -> str:
-    arn = sfn.add("june", status)
+def a_run(
+    sfn: FakeStepFunctions, s3: Any, files: dict[str, Any], status: str = "FAILED", name: str = "june", **counts: int
+) -> str:
+    arn = sfn.add(name, status)
     sfn.add_map_run(arn, "m", status, counts=counts or {"failed": 1})
     put_results(s3, "m", files)
     return arn
@@ -66,6 +68,17 @@ def test_a_tolerated_failure_is_retried_not_redriven(longhaul: Longhaul, s3: Any
     """R16: AWS redrives no run that SUCCEEDED."""
     a_run(sfn, s3, {"FAILED_0": FAILED[:1]}, "SUCCEEDED")
     assert "1 log_not_found: put the log back, then retry\n" in longhaul("failures", "june").stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "again"), [("it's-(1)", "retry"), ("run-🙂", "retry"), ("müll_2.b", "redrive or retry")]
+)
+def test_a_name_that_batch_refuses_as_a_tag_is_not_redriven(
+    longhaul: Longhaul, s3: Any, sfn: FakeStepFunctions, name: str, again: str
+) -> None:
+    """R12: such a run, started by hand, fails whole, and would again."""
+    a_run(sfn, s3, {"FAILED_0": FAILED[:1]}, "FAILED", name=name)
+    assert f"1 log_not_found: put the log back, then {again}\n" in longhaul("failures", name).stderr
 
 
 def test_a_damaged_log_is_looked_into_first(longhaul: Longhaul, s3: Any, sfn: FakeStepFunctions) -> None:
