@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from enum import Enum
 
 from msgspec.structs import replace
@@ -11,7 +12,7 @@ from longhaul.fleet import lease as rules
 from longhaul.fleet.errors import UnansweredError
 from longhaul.fleet.lease import Completion, Fate, Lease, Owner, Seen, State, Terms
 from longhaul.fleet.objects import Store
-from longhaul.fleet.runtime import Runtime
+from longhaul.fleet.runtime import Event, Runtime
 
 TAKE_SECONDS = 30.0  # after which an acquisition that nobody answers is given up (F3)
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 5.0  # between tries; botocore retries 5xx once, and no 409
@@ -33,15 +34,36 @@ class Holding:
     renewal in progress give way at its next step, so it waits for one request at most (S37).
     """
 
-    def __init__(self, key: str, owner: Owner, store: Store, runtime: Runtime, terms: Terms) -> None:
+    def __init__(
+        self,
+        key: str,
+        owner: Owner,
+        store: Store,
+        runtime: Runtime,
+        terms: Terms,
+        on_deadline: Callable[[float], None] | None = None,
+    ) -> None:
         self.key, self.owner = key, owner
-        self.deadline = -math.inf  # by this host's clock; whatever the lease allows has stopped by then (F4)
+        self._deadline, self._on_deadline = -math.inf, on_deadline
+        self._given_back = False
         self._store, self._runtime, self._terms = store, runtime, terms
         self._lock = runtime.lock()
         self._body: Lease | None = None  # the last one sent, whether it stands or not
         self._replaces: str | None = None  # ETag that the next write demands, None for creation
         self._over = False  # lost or completed: nothing that this holder sent can land any more
         self.ending = False  # set by whoever completes it or gives it back
+
+    @property
+    def deadline(self) -> float:
+        """By this host's clock; whatever the lease allows has stopped by then (F4). A listener hears of each change."""
+        return self._deadline
+
+    @deadline.setter
+    def deadline(self, deadline: float) -> None:
+        if deadline != self._deadline:
+            self._deadline = deadline
+            if self._on_deadline is not None:
+                self._on_deadline(deadline)
 
     @property
     def held(self) -> bool:
@@ -60,9 +82,9 @@ class Holding:
             raise ValueError(f"{self.key} was not sought")
         return self._body
 
-    def take(self, now: Seen | None, *, last_attempt: int = 0, generation: int = 0) -> Verdict:
+    def take(self, now: Seen | None, *, last_attempt: int = 0, generation: int = 0, barren: int = 0) -> Verdict:
         """Take a lease that was seen to be takeable (F2); anything else is lost at once. Gives up after 30 s."""
-        if not rules.takeable(now, self._terms):
+        if not rules.takeable(now, self._terms, self.owner):
             return Verdict.LOST
         body = rules.taken(
             now.lease if now else None,
@@ -72,6 +94,7 @@ class Holding:
             wall=self._runtime.wall(),
             last_attempt=last_attempt,
             generation=generation,
+            barren=barren,
         )
         until = self._runtime.clock() + TAKE_SECONDS
         if not self._enter(until):
@@ -81,6 +104,12 @@ class Holding:
             return self._write(body, until)
         finally:
             self._lock.release()
+
+    def adopt(self, now: Seen) -> None:
+        """Know a running lease as this owner's that it does not hold, so that `end` can give it back (F14, S46)."""
+        if now.lease is None or now.lease.owner != self.owner:
+            raise ValueError(f"{self.key} is not this owner's")
+        self._body, self._replaces = now.lease, now.etag
 
     def renew(self) -> Verdict:
         """Make it last a lease from now (F5); tried until the deadline."""
@@ -116,6 +145,7 @@ class Holding:
             return Verdict.LOST
         self.ending = True
         if state is not State.DONE:
+            self._given_back = True
             self.deadline = -math.inf  # before the first byte leaves: others may have it from then on
         if not self._enter(until):
             return Verdict.UNRESOLVED
@@ -172,16 +202,18 @@ class Holding:
         self._replaces = etag
         if body.state is State.RUNNING and not self.ending:
             self.deadline = self._terms.deadline(first_sent)
+            if self._given_back:  # between those two lines, by another thread
+                self.deadline = -math.inf
         return Verdict.COMPLETED if body.state is State.DONE else Verdict.STANDS
 
 
-def keep(holding: Holding, runtime: Runtime, terms: Terms) -> Verdict:
-    """Renew a lease on its own schedule until it is lost, expired or being ended: a thread's whole work (F5).
+def keep(holding: Holding, runtime: Runtime, terms: Terms, stop: Event | None = None) -> Verdict:
+    """Renew a lease on its own schedule until it is lost, expired, being ended, or `stop` is set: a thread's work (F5).
 
     The verdict is LOST if others may have it, STANDS if it was ended here.
     """
-    while holding.wanted:
-        runtime.sleep(terms.renew_seconds)
+    stop = stop or runtime.event()
+    while holding.wanted and not stop.wait(terms.renew_seconds):
         if holding.wanted and holding.renew() in (Verdict.LOST, Verdict.COMPLETED):
             break
-    return Verdict.STANDS if holding.ending else Verdict.LOST
+    return Verdict.STANDS if holding.ending or stop.is_set() else Verdict.LOST

@@ -13,6 +13,8 @@ from msgspec.structs import replace
 from longhaul.fleet.objects import Found
 
 SHORTEST_LEASE_SECONDS = 300  # that a fleet's operator may ask for (F5)
+BARREN_LIMIT = 4  # attempts in a row that measured nothing; whoever takes the job next ends it (F17)
+TERMINATED, RECLAIMED, REQUEUED = "terminated", "spot", "requeue"  # `marked_by`: two of housekeeping, one of operators
 
 
 class State(StrEnum):
@@ -70,14 +72,23 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     owner: Owner
     attempt: int  # one more with every change of owner, never used twice
     generation: int = 0  # one more with every requeue
-    barren: int = 0  # attempts in a row that measured nothing
+    since: int = -1  # the lowest generation whose records count; its own unless said otherwise
+    barren: int = 0  # attempts in a row that measured nothing, up to the one before this (F17)
     lease_seconds: float  # what others judge this lease's expiry by
     renewed: datetime  # by the holder's wall clock, to be read by people only
     expires: datetime
     completion: Completion | None = None  # of a claim that is done
+    marked_by: str | None = None  # who wrote `interrupted` in the owner's place, or requeued (F17, F21)
+
+    @property
+    def generations(self) -> range:
+        """Those whose records are resumed from and merged."""
+        return range(self.since, self.generation + 1)
 
     def __post_init__(self) -> None:
         """A claim is done exactly when it says how."""
+        if self.since < 0:
+            msgspec.structs.force_setattr(self, "since", self.generation)
         if (self.completion is not None) != (self.state is State.DONE):
             raise ValueError("a lease is done if and only if it has a completion")
 
@@ -140,12 +151,15 @@ def expired(lease_seconds: float, modified: datetime, date: datetime, terms: Ter
     return modified + timedelta(seconds=lease_seconds + terms.grace_seconds) <= date
 
 
-def takeable(now: Seen | None, terms: Terms) -> bool:
-    """Whether anybody may take it over (F2)."""
+def takeable(now: Seen | None, terms: Terms, owner: Owner | None = None) -> bool:
+    """Whether anybody may take it over (F2), or this owner: what an earlier worker of its host left, at once (F14)."""
     if now is None:
         return True
     if now.lease is None or now.lease.state is State.DONE:
         return False
+    before = now.lease.owner
+    if owner is not None and before.instance == owner.instance and before.worker != owner.worker:
+        return True
     return now.lease.state is not State.RUNNING or expired(now.lease.lease_seconds, now.modified, now.date, terms)
 
 
@@ -159,6 +173,7 @@ def taken(
     wall: datetime,
     last_attempt: int = 0,
     generation: int = 0,
+    barren: int = 0,
 ) -> Lease:
     """The body of a new owner. Without a previous one, `last_attempt` and `generation` are what results tell (F2)."""
     return Lease(
@@ -168,7 +183,8 @@ def taken(
         owner=owner,
         attempt=max(previous.attempt if previous else 0, last_attempt) + 1,
         generation=previous.generation if previous else generation,
-        barren=previous.barren if previous else 0,
+        since=previous.since if previous else generation,
+        barren=barren,
         lease_seconds=terms.lease_seconds,
         renewed=wall,
         expires=wall + timedelta(seconds=terms.lease_seconds),
@@ -179,6 +195,47 @@ def renewed(lease: Lease, *, nonce: str, wall: datetime) -> Lease:
     """The next body of the same owner, with whatever state it has."""
     until = wall + timedelta(seconds=lease.lease_seconds)
     return replace(lease, nonce=nonce, sequence=lease.sequence + 1, renewed=wall, expires=until)
+
+
+def requeued(lease: Lease, *, resume: bool, nonce: str, wall: datetime) -> Lease:
+    """The body that lets a finished job run again, afresh or with the records that it has (F25)."""
+    generation = lease.generation + 1
+    return replace(
+        lease,
+        nonce=nonce,
+        sequence=lease.sequence + 1,
+        state=State.RELEASED,
+        generation=generation,
+        since=lease.since if resume else generation,
+        barren=0,
+        renewed=wall,
+        expires=wall,
+        completion=None,
+        marked_by=REQUEUED,
+    )
+
+
+def marked(lease: Lease, by: str, *, nonce: str, wall: datetime) -> Lease:
+    """The body that says in the place of an owner who is gone that it was interrupted (F21)."""
+    return replace(lease, nonce=nonce, state=State.INTERRUPTED, renewed=wall, expires=wall, marked_by=by)
+
+
+# ---- poison jobs -----------------------------------------------------------------------------------------------------
+def excused(previous: Lease) -> bool:
+    """Whether it says nothing against the job that its last attempt measured nothing (F17).
+
+    Its owner had a notice, or EC2 took the host back, or an operator wants the job to run again.
+    """
+    if previous.marked_by == REQUEUED:
+        return True
+    return previous.state is State.INTERRUPTED and previous.marked_by in (None, RECLAIMED)
+
+
+def barren(previous: Lease, measured: bool) -> int:
+    """How many attempts in a row have now measured nothing, without an excuse (F17)."""
+    if measured:
+        return 0
+    return previous.barren if excused(previous) else previous.barren + 1
 
 
 # ---- what became of a write ------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from datetime import datetime
 from longhaul.fleet import lease
 from longhaul.fleet.errors import UnansweredError
 from longhaul.fleet.keys import QueueKeys
-from longhaul.fleet.lease import Seen, State, Terms
+from longhaul.fleet.lease import Owner, Seen, State, Terms
 from longhaul.fleet.objects import Listed, Store
 from longhaul.fleet.runtime import Runtime
 
@@ -24,9 +24,9 @@ class Scan:
     unknown: frozenset[str]  # jobs whose claim could not be read: not to be taken this time
     indexed: Mapping[str, str]  # ETag of the index of each job that has one
 
-    def takeable(self, job: str, terms: Terms) -> bool:
-        """Whether the job is worth a try. Before it is taken its claim is read again (F6)."""
-        return job not in self.unknown and lease.takeable(self.claims.get(job), terms)
+    def takeable(self, job: str, terms: Terms, owner: Owner | None = None) -> bool:
+        """Whether the job is worth a try, of that owner. Before it is taken its claim is read again (F6)."""
+        return job not in self.unknown and lease.takeable(self.claims.get(job), terms, owner)
 
     def done(self, job: str) -> bool:
         """Whether the job is done, by its claim: the index decides nothing (F7)."""

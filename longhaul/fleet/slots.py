@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 
 from longhaul.fleet import keys, lease
 from longhaul.fleet.errors import UnansweredError
@@ -12,6 +13,7 @@ from longhaul.fleet.holding import Holding, Verdict
 from longhaul.fleet.lease import Owner, State, Terms
 from longhaul.fleet.objects import Store
 from longhaul.fleet.runtime import Runtime
+from longhaul.fleet.tasks import together
 
 GIVE_BACK_SECONDS = 10.0  # for all slots together; what is not given back by then expires
 
@@ -52,7 +54,7 @@ class Slots:
                 now = lease.seen(self.store.get(keys.slot(number)))
             except UnansweredError:
                 continue  # not known to be free
-            if lease.takeable(now, self.terms):
+            if lease.takeable(now, self.terms, self.owner):
                 free.append((number, now))
         if len(free) < weight:
             return Shortage.NOT_ENOUGH
@@ -70,7 +72,8 @@ class Slots:
         return Won(holdings=tuple(won)) if enough else Shortage.PARTLY_WON
 
     def give_back(self, holdings: Sequence[Holding], *, state: State = State.RELEASED) -> bool:
-        """Overwrite what is held, by a deadline for all (S24, S76). Returned is whether nothing is left to expire."""
+        """Overwrite what is held, side by side, within 10 s (S24, S76): whether nothing is left to expire."""
         until = self.runtime.clock() + GIVE_BACK_SECONDS
-        verdicts = [one.end(state, until) for one in holdings]
-        return Verdict.UNRESOLVED not in verdicts
+        ends = [partial(one.end, state, until) for one in holdings]
+        tasks = together(self.runtime, "a slot is given back", ends, until)
+        return all(one.ended and one.error is None and one.result is not Verdict.UNRESOLVED for one in tasks)

@@ -8,9 +8,10 @@ from enum import Enum
 
 from longhaul.fleet import completion, lease
 from longhaul.fleet.holding import Holding, Verdict
-from longhaul.fleet.keys import QueueKeys
-from longhaul.fleet.lease import Owner, State, Terms
+from longhaul.fleet.keys import Attempt, Place, QueueKeys
+from longhaul.fleet.lease import Lease, Owner, Seen, State, Terms
 from longhaul.fleet.objects import Store
+from longhaul.fleet.results import TransferError
 from longhaul.fleet.runtime import Runtime
 from longhaul.fleet.slots import Shortage, Slots
 
@@ -31,6 +32,16 @@ class Taken:
     claim: Holding
     slots: Sequence[Holding]
 
+    @property
+    def place(self) -> Place:
+        """Where the attempt leaves what it measures."""
+        return place_of(self.job.id, self.claim.body)
+
+    @property
+    def poisoned(self) -> bool:
+        """Whether so many attempts in a row measured nothing that this one is to end the job instead (F17)."""
+        return self.claim.body.barren >= lease.BARREN_LIMIT
+
 
 class Miss(Enum):
     """Why a job was not taken."""
@@ -38,6 +49,11 @@ class Miss(Enum):
     NOT_TAKEABLE = "another has it, or it is done"
     RESTORED = "its claim had gone; its end was written again from the index"
     UNRESOLVED = "nobody answered; whatever of it lands is given back or expires"
+
+
+def place_of(job: str, claim: Lease) -> Place:
+    """Where the attempt that a claim names leaves what it measures."""
+    return Place(job=job, attempt=Attempt(generation=claim.generation, number=claim.attempt))
 
 
 def candidates(takeable: Iterable[Job], fraction: Callable[[], float]) -> list[Job]:
@@ -58,12 +74,14 @@ class Taker:
     store: Store
     runtime: Runtime
     terms: Terms
+    measured: Callable[[Place], bool] = lambda place: True  # whether an attempt recorded any trial (F17)
+    on_deadline: Callable[[float], None] | None = None  # hears of the claim's deadline, as of now (F19)
 
     def take(self, job: Job) -> Taken | Shortage | Miss:
         """Take a job with its slots, or nothing; an `UnansweredError` of a read passes."""
         key = self.keys.claim(job.id)
         now = lease.seen(self.store.get(key))
-        if not lease.takeable(now, self.terms):
+        if not lease.takeable(now, self.terms, self.owner):
             return Miss.NOT_TAKEABLE
         last_attempt, generation = 0, 0
         if now is None:
@@ -75,12 +93,28 @@ class Taker:
         won = self.slots.take(job.api_weight)
         if isinstance(won, Shortage):
             return won
-        claim = Holding(key, self.owner, self.store, self.runtime, self.terms)
-        verdict = claim.take(now, last_attempt=last_attempt, generation=generation)
+        claim = Holding(key, self.owner, self.store, self.runtime, self.terms, self.on_deadline)
+        barren = self._barren(job.id, now.lease) if now is not None and now.lease is not None else 0
+        verdict = claim.take(now, last_attempt=last_attempt, generation=generation, barren=barren)
         if verdict is Verdict.STANDS and claim.held:
             return Taken(job=job, claim=claim, slots=won.holdings)
         self.slots.give_back([claim, *won.holdings])
         return Miss.NOT_TAKEABLE if verdict is Verdict.LOST else Miss.UNRESOLVED
+
+    def _barren(self, job: str, previous: Lease) -> int:
+        """How many attempts in a row measured nothing; nothing is asked where the answer changes nothing (F17)."""
+        if lease.excused(previous) and not previous.barren:
+            return 0
+        try:
+            return lease.barren(previous, self.measured(place_of(job, previous)))
+        except TransferError:
+            return previous.barren  # not known, so it does not count
+
+    def release_stray(self, job: str, now: Seen, until: float) -> Verdict:
+        """Give back a running claim of this very worker that it does not hold: a write that landed late (F14, S46)."""
+        stray = Holding(self.keys.claim(job), self.owner, self.store, self.runtime, self.terms)
+        stray.adopt(now)
+        return stray.end(State.RELEASED, until)
 
     def give_up(self, taken: Taken, state: State, until: float) -> Verdict:
         """Give back the claim, then the slots: `until` bounds the claim, the slots have a time of their own (F13)."""

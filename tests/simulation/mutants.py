@@ -419,7 +419,7 @@ MUTANTS = (
         "slots come before the claim is looked at",
         "F6 S19",
         "taking",
-        "        if not lease.takeable(now, self.terms):\n            return Miss.NOT_TAKEABLE\n",
+        "        if not lease.takeable(now, self.terms, self.owner):\n            return Miss.NOT_TAKEABLE\n",
         "",
         "test_taking.py::test_a_claim_that_is_held_costs_one_read",
     ),

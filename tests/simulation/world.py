@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable
+from heapq import heappop, heappush
 from typing import Any, Protocol
 
 import greenlet
 
 
-class ViolationError(Exception):
-    """An invariant does not hold."""
+class ViolationError(BaseException):
+    """An invariant does not hold. No thread's outermost edge catches it."""
 
 
 class Body(Protocol):
@@ -28,7 +28,8 @@ class World:
         self.events = 0
         self.horizon = 0.0
         self.trace: Callable[[str], None] | None = None
-        self._queue: list[tuple[float, int, Callable[[], None]]] = []
+        # when, a number that settles ties, the task to wake and of which of its waits, and with what; or what to call
+        self._queue: list[tuple[float, int, Task | None, int, Any]] = []
         self._hub = greenlet.getcurrent()
         self._running: Task | None = None
 
@@ -38,14 +39,18 @@ class World:
             self.trace(f"{self.now:9.2f}  " + " ".join(str(word) for word in words))
 
     def at(self, seconds: float, what: Callable[[], None]) -> None:
-        """Let something happen, that many seconds from now."""
+        """Let something happen, that many seconds from now. It cannot wait."""
         self.events += 1
-        heapq.heappush(self._queue, (self.now + seconds, self.events, what))
+        heappush(self._queue, (self.now + seconds, self.events, None, 0, what))
+
+    def wake(self, seconds: float, task: Task, wait: int, value: Any) -> None:
+        """Let a task go on, that many seconds from now, unless that wait of it is over by then."""
+        self.events += 1
+        heappush(self._queue, (self.now + seconds, self.events, task, wait, value))
 
     def spawn(self, body: Body, what: Callable[[], None]) -> None:
         """Start a task on a host."""
-        task = Task(self, body, what)
-        self.at(0, task.resume)
+        self.wake(0, Task(self, body, what), 0, None)
 
     @property
     def waits(self) -> bool:
@@ -61,47 +66,54 @@ class World:
     def sleep(self, seconds: float) -> None:
         """Let the running task wait. If nothing happens meanwhile, time just goes on."""
         until = self.now + seconds
-        task = self.task
-        if until <= self.horizon and (not self._queue or self._queue[0][0] > until):
-            self.events += 1
+        queue = self._queue
+        self.events += 1
+        if until <= self.horizon and (not queue or queue[0][0] > until):
             self.now = until
             return
-        self.at(seconds, task.resume)
+        task = self.task
+        heappush(queue, (until, self.events, task, task.wait, None))
         self.block()
 
     def block(self) -> Any:
-        """Let the running task wait until it is resumed; returned is what it is resumed with."""
+        """Let the running task wait until it is woken; returned is what it is woken with.
+
+        It sees itself to what happens next, and hands over to whoever is next to run.
+        """
+        me, queue = self._running, self._queue
+        while queue and queue[0][0] <= self.horizon:
+            self.now, _, task, wait, value = heappop(queue)
+            if task is None:
+                value()
+                continue
+            body = task.body
+            if task.wait != wait or body.dead:
+                continue
+            if self.now < body.paused_until:
+                self.wake(body.paused_until - self.now, task, wait, value)
+                continue
+            task.wait += 1
+            self._running = task
+            return value if task is me else task.greenlet.switch(value)
         return self._hub.switch()
 
     def run(self, until: float) -> None:
         """Go on until nothing is left to happen, or that time."""
         self.horizon = until
         while self._queue and self._queue[0][0] <= until:
-            self.now, _, what = heapq.heappop(self._queue)
-            what()
-
-    def switch_to(self, task: Task, value: Any) -> None:
-        """Run a task until it waits."""
-        self._running = task
-        task.greenlet.switch(value)
-        self._running = None
+            self._running = None
+            self.block()
 
 
 class Task:
-    """Something that runs on a host, and stops for good when the host dies."""
+    """Something that runs on a host, stands still with it, and stops for good when the host dies."""
+
+    __slots__ = ("body", "greenlet", "wait")
 
     def __init__(self, world: World, body: Body, what: Callable[[], None]) -> None:
-        self.world, self.body = world, body
+        self.body = body
+        self.wait = 0  # how often it was woken
         self.greenlet = greenlet.greenlet(lambda _: what(), world._hub)
-
-    def resume(self, value: Any = None) -> None:
-        """Go on, now or when the host does."""
-        if self.body.dead:
-            return
-        if self.world.now < self.body.paused_until:
-            self.world.at(self.body.paused_until - self.world.now, lambda: self.resume(value))
-            return
-        self.world.switch_to(self, value)
 
 
 class Lock:
@@ -109,37 +121,28 @@ class Lock:
 
     def __init__(self, world: World) -> None:
         self._world, self._taken = world, False
-        self._waiting: list[tuple[Task, list[bool]]] = []
+        self._waiting: list[tuple[Task, int]] = []
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """Wait for it, at most that long."""
-        del blocking
         if not self._taken:
             self._taken = True
             return True
-        if timeout == 0:
+        if timeout == 0 or not blocking:
             return False
-        settled: list[bool] = []
-        task = self._world.task
-        self._waiting.append((task, settled))
+        world, task = self._world, self._world.task
+        self._waiting.append((task, task.wait))
         if timeout > 0:
-
-            def give_up() -> None:
-                if not settled:
-                    settled.append(False)
-                    task.resume()
-
-            self._world.at(timeout, give_up)
-        self._world.block()
-        return settled[0]
+            world.wake(timeout, task, task.wait, False)
+        got: bool = world.block()
+        return got
 
     def release(self) -> None:
         """Hand it to the next who waits."""
         while self._waiting:
-            task, settled = self._waiting.pop(0)
-            if not settled:
-                settled.append(True)
-                self._world.at(0, task.resume)
+            task, wait = self._waiting.pop(0)
+            if task.wait == wait:
+                self._world.wake(0, task, wait, True)
                 return
         self._taken = False
 
@@ -149,16 +152,15 @@ class Event:
 
     def __init__(self, world: World) -> None:
         self._world, self._set = world, False
-        self._waiting: list[tuple[Task, list[bool]]] = []
+        self._waiting: list[tuple[Task, int]] = []
 
     def set(self) -> None:
         """Wake all who wait."""
         self._set = True
-        waiting, self._waiting = self._waiting, []
-        for task, settled in waiting:
-            if not settled:
-                settled.append(True)
-                self._world.at(0, task.resume)
+        if self._waiting:
+            for task, wait in self._waiting:
+                self._world.wake(0, task, wait, True)
+            self._waiting.clear()
 
     def clear(self) -> None:
         """Let it be set again."""
@@ -172,16 +174,9 @@ class Event:
         """Wait for it, at most that long."""
         if self._set or timeout == 0:
             return self._set
-        settled: list[bool] = []
-        task = self._world.task
-        self._waiting.append((task, settled))
+        world, task = self._world, self._world.task
+        self._waiting.append((task, task.wait))
         if timeout is not None:
-
-            def give_up() -> None:
-                if not settled:
-                    settled.append(False)
-                    task.resume()
-
-            self._world.at(timeout, give_up)
-        self._world.block()
-        return settled[0]
+            world.wake(timeout, task, task.wait, False)
+        was: bool = world.block()
+        return was

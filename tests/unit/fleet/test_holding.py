@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 
@@ -344,17 +345,26 @@ def test_the_deadline_can_be_read_while_a_renewal_hangs() -> None:
     store.open.set()
 
 
-def test_keeping_a_lease(holding: Holding, store: MemoryStore, clock: Clock, runtime: Runtime) -> None:
+def test_keeping_a_lease(store: MemoryStore, clock: Clock, runtime: Runtime) -> None:
     """F5: renewed every tenth until it is lost."""
+    holding = Holding(KEY, ME, store, runtime, TERMS)
     holding.take(None)
     began = clock.now
+    waits: list[float | None] = []
+
+    class Stop(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            waits.append(timeout)
+            clock.sleep(timeout or 0)
+            return False
 
     def trouble(verb: str, key: str) -> None:
         if clock.now >= began + 95:
             put_lease(store, KEY, body(OTHER, attempt=2))
 
     store.trouble = trouble
-    assert keep(holding, runtime, TERMS) is Verdict.LOST
+    assert keep(holding, runtime, TERMS, Stop()) is Verdict.LOST
+    assert waits == [30.0] * 4
     assert clock.now == began + 120
     assert store.requests == [f"PUT {KEY}"] * 5 + [f"GET {KEY}"]
 
@@ -364,3 +374,46 @@ def test_only_what_was_sought_has_a_body(holding: Holding, clock: Clock) -> None
     assert holding.end(State.RELEASED, clock.now + 1) is Verdict.LOST
     with pytest.raises(ValueError, match="was not sought"):
         _ = holding.body
+
+
+def test_a_listener_hears_of_every_change_of_the_deadline(store: MemoryStore, clock: Clock, runtime: Runtime) -> None:
+    """F19: once each, and of its end before the first byte of it leaves; nothing of an ended lease comes after."""
+    heard: list[float] = []
+    holding = Holding(KEY, ME, store, runtime, TERMS, heard.append)
+    holding.take(None)
+    clock.sleep(30)
+    holding.renew()
+    assert heard == [1270, 1300]
+    store.trouble = lambda verb, key: heard.append(0)
+    assert holding.end(State.RELEASED, clock.now + 10) is Verdict.STANDS
+    assert heard[2:] == [-math.inf, 0]
+    holding.renew()
+    assert len(heard) == 4
+
+
+def test_a_claim_that_its_owner_does_not_hold_is_given_back(
+    holding: Holding, store: MemoryStore, clock: Clock, runtime: Runtime
+) -> None:
+    """F14, S46: what landed late stays nobody's no longer than the next look."""
+    put_lease(store, KEY, body(ME, attempt=7))
+    now = store.seen(KEY)
+    assert now is not None
+    holding.adopt(now)
+    assert not holding.held
+    assert holding.end(State.RELEASED, clock.now + 10) is Verdict.STANDS
+    assert (store.lease(KEY).state, store.lease(KEY).attempt) == (State.RELEASED, 7)
+    with pytest.raises(ValueError, match="not this owner's"):
+        Holding(KEY, OTHER, store, runtime, TERMS).adopt(now)
+
+
+def test_keeping_ends_when_it_is_told_to() -> None:
+    """F15: at once, not when the next renewal is due."""
+    store = MemoryStore(Clock())
+    holding = threaded(store)
+    stop, verdicts = threading.Event(), list[Verdict]()
+    runtime = real()
+    thread = threading.Thread(target=lambda: verdicts.append(keep(holding, runtime, Terms(), stop)), daemon=True)
+    thread.start()
+    stop.set()
+    thread.join(5)
+    assert verdicts == [Verdict.STANDS]

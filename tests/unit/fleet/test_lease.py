@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from longhaul.fleet import lease as rules
-from longhaul.fleet.lease import Completion, Fate, Lease, Outcome, Seen, State, Terms
+from longhaul.fleet.lease import Completion, Fate, Lease, Outcome, Owner, Seen, State, Terms
 from longhaul.fleet.objects import Found
 from tests.unit.fleet.memory import EPOCH, ME, OTHER, TERMS, body
 
@@ -25,6 +25,8 @@ def test_a_body_says_what_it_must_and_comes_back() -> None:
     """F1."""
     data = rules.encode(DONE)
     assert {"schema", "nonce", "sequence", "state", "owner", "attempt", "generation", "barren", "lease_seconds"} | {
+        "since",
+        "marked_by",
         "renewed",
         "expires",
         "completion",
@@ -91,8 +93,11 @@ def test_a_new_owner_has_a_new_attempt() -> None:
     assert take(body(attempt=4)).attempt == 5
     assert take(body(attempt=4), last_attempt=7).attempt == 8
     assert take(None, last_attempt=7, generation=2).generation == 2
-    before = replace(body(), generation=3, barren=2)
-    assert (take(before).generation, take(before).barren) == (3, 2)
+    before = replace(body(), generation=3, since=1, barren=2)
+    again = take(before)
+    assert (again.generation, again.since, again.barren) == (3, 1, 0)
+    assert list(again.generations) == [1, 2, 3]
+    assert list(take(None, generation=2).generations) == [2]
     assert take(None).expires == EPOCH + timedelta(seconds=300)
 
 
@@ -135,3 +140,48 @@ def test_renewing_keeps_all_but_nonce_sequence_and_times() -> None:
     again = rules.renewed(MINE, nonce="fresh", wall=wall)
     assert replace(again, nonce=MINE.nonce, sequence=0, renewed=MINE.renewed, expires=MINE.expires) == MINE
     assert (again.sequence, again.nonce, again.expires) == (1, "fresh", wall + timedelta(seconds=300))
+
+
+def test_a_host_takes_over_at_once_what_an_earlier_worker_of_it_left() -> None:
+    """F14: not what it holds itself, not what is done, and nobody else does."""
+    restarted = Owner(instance=OTHER.instance, worker="restarted")
+    assert rules.takeable(at(body(OTHER)), TERMS, restarted)
+    assert not rules.takeable(at(body(OTHER)), TERMS, OTHER)
+    assert not rules.takeable(at(body(OTHER)), TERMS, ME)
+    done = replace(DONE, owner=OTHER)
+    assert not rules.takeable(at(done), TERMS, restarted)
+
+
+@pytest.mark.parametrize(("resume", "since"), [(False, 3), (True, 1)])
+def test_a_requeued_job_starts_afresh_or_keeps_its_records(resume: bool, since: int) -> None:
+    """F25: takeable by anybody, in the next generation, and no attempt of it counts as barren yet."""
+    done = replace(DONE, generation=2, since=1, barren=4)
+    again = rules.requeued(done, resume=resume, nonce="again", wall=EPOCH)
+    assert (again.state, again.completion, again.nonce, again.attempt) == (State.RELEASED, None, "again", done.attempt)
+    assert (again.generation, again.since, again.barren) == (3, since, 0)
+    assert rules.barren(again, measured=False) == 0
+
+
+@pytest.mark.parametrize(
+    ("state", "marked_by", "measured", "expected"),
+    [
+        (State.RUNNING, None, False, 3),
+        (State.RUNNING, None, True, 0),
+        (State.RELEASED, None, False, 3),
+        (State.INTERRUPTED, None, False, 2),
+        (State.INTERRUPTED, None, True, 0),
+        (State.INTERRUPTED, "spot", False, 2),
+        (State.INTERRUPTED, "terminated", False, 3),
+    ],
+)
+def test_attempts_that_measure_nothing_are_counted(
+    state: State, marked_by: str | None, measured: bool, expected: int
+) -> None:
+    """F17, S68: notices and hosts that EC2 took back say nothing about the job."""
+    previous = replace(body(OTHER), barren=2)
+    if state is State.INTERRUPTED and marked_by:
+        previous = rules.marked(previous, marked_by, nonce="marked", wall=EPOCH)
+        assert (previous.owner, previous.attempt, previous.state) == (OTHER, 1, state)
+    else:
+        previous = replace(previous, state=state)
+    assert rules.barren(previous, measured) == expected

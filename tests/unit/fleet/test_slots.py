@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
 import pytest
 
 from longhaul.fleet import keys
 from longhaul.fleet.errors import UnansweredError
 from longhaul.fleet.lease import State
-from longhaul.fleet.runtime import Runtime
+from longhaul.fleet.runtime import Runtime, real
 from longhaul.fleet.slots import GIVE_BACK_SECONDS, Shortage, Slots, Won
 from tests.unit.fleet.memory import ME, OTHER, TERMS, Clock, MemoryStore, body, put_lease
 
@@ -116,3 +119,39 @@ def test_giving_back_has_one_time_limit_for_all(slots: Slots, store: MemoryStore
     assert not slots.give_back(won.holdings)
     assert clock.now - began < GIVE_BACK_SECONDS + 4 * 10
     assert not any(one.held for one in won.holdings)
+
+
+def test_s76_ten_slots_are_given_back_side_by_side(store: MemoryStore) -> None:
+    """S76, L3: each takes its time, all together no longer; one that hangs holds up nobody."""
+    runtime = real()
+    slots = Slots(count=10, owner=ME, store=store, runtime=runtime, terms=TERMS)
+    won = slots.take(10)
+    assert isinstance(won, Won)
+    barrier = threading.Barrier(10)
+    store.trouble = lambda verb, key: barrier.wait(5) and None  # passes only if ten are under way at once
+    assert slots.give_back(won.holdings)
+    assert {store.lease(keys.slot(number)).state for number in range(10)} == {State.RELEASED}
+
+
+def test_s37_giving_back_does_not_wait_for_a_slot_that_hangs(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S37, S76: bounded whatever hangs, and the others are given back."""
+    monkeypatch.setattr("longhaul.fleet.slots.GIVE_BACK_SECONDS", 0.3)
+    slots = Slots(count=2, owner=ME, store=store, runtime=real(), terms=TERMS)
+    won = slots.take(2)
+    assert isinstance(won, Won)
+    opened = threading.Event()
+    hanging = won.holdings[0].key
+
+    def trouble(verb: str, key: str) -> None:
+        if key == hanging:
+            opened.wait(20)
+
+    store.trouble = trouble
+    began = time.monotonic()
+    assert not slots.give_back(won.holdings)
+    assert time.monotonic() - began < 5
+    assert not any(one.held for one in won.holdings)
+    assert store.lease(won.holdings[1].key).state is State.RELEASED
+    opened.set()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from msgspec.structs import replace
 
 from longhaul.fleet import completion, keys
 from longhaul.fleet.errors import UnansweredError
-from longhaul.fleet.keys import Attempt, QueueKeys
-from longhaul.fleet.lease import Completion, Outcome, State, encode
+from longhaul.fleet.keys import Attempt, Place, QueueKeys
+from longhaul.fleet.lease import Completion, Outcome, Owner, State, encode
+from longhaul.fleet.results import TransferError
 from longhaul.fleet.runtime import Runtime
 from longhaul.fleet.slots import Shortage, Slots
 from longhaul.fleet.taking import Job, Miss, Taken, Taker, candidates
@@ -129,3 +132,67 @@ def test_giving_up(taker: Taker, store: MemoryStore, clock: Clock) -> None:
     taker.give_up(taken, State.INTERRUPTED, clock.now + 20)
     assert store.lease(CLAIM).state is State.INTERRUPTED
     assert store.lease(taken.slots[0].key).state is State.RELEASED
+
+
+@pytest.mark.parametrize(("measured", "barren"), [(False, 3), (True, 0), (None, 2)])
+def test_attempts_that_measured_nothing_are_counted(
+    taker: Taker, store: MemoryStore, clock: Clock, measured: bool | None, barren: int
+) -> None:
+    """F17, S68: of the attempt before; not known does not count. The fifth in a row is to end the job."""
+    asked: list[Place] = []
+
+    def look(place: Place) -> bool:
+        asked.append(place)
+        if measured is None:
+            raise TransferError
+        return measured
+
+    put_lease(store, CLAIM, replace(body(OTHER, attempt=6), generation=1, barren=2))
+    clock.sleep(310)
+    taken = dataclasses.replace(taker, measured=look).take(JOB)
+    assert isinstance(taken, Taken)
+    assert asked == [Place(job="job", attempt=Attempt(generation=1, number=6))]
+    assert taken.claim.body.barren == barren
+    assert not taken.poisoned
+    assert taken.place == Place(job="job", attempt=Attempt(generation=1, number=7))
+
+
+def test_the_fifth_in_a_row_is_to_end_the_job(taker: Taker, store: MemoryStore) -> None:
+    """F17, S68."""
+    never = dataclasses.replace(taker, measured=lambda place: False)
+    poisoned = []
+    for _ in range(5):
+        taken = never.take(JOB)
+        assert isinstance(taken, Taken)
+        poisoned.append(taken.poisoned)
+        taker.give_up(taken, State.RELEASED, taker.runtime.clock() + 20)
+    assert poisoned == [False] * 4 + [True]
+
+
+def test_after_a_notice_nothing_is_asked(taker: Taker, store: MemoryStore) -> None:
+    """F17: the answer would change nothing."""
+
+    def look(place: Place) -> bool:
+        raise AssertionError
+
+    put_lease(store, CLAIM, body(OTHER, State.INTERRUPTED))
+    taken = dataclasses.replace(taker, measured=look).take(JOB)
+    assert isinstance(taken, Taken)
+    assert taken.claim.body.barren == 0
+
+
+def test_a_stray_claim_of_ones_own_is_given_back(taker: Taker, store: MemoryStore, clock: Clock) -> None:
+    """F14, S46, S62."""
+    put_lease(store, CLAIM, body(ME, attempt=3))
+    now = store.seen(CLAIM)
+    assert now is not None
+    taker.release_stray("job", now, clock.now + 20)
+    assert (store.lease(CLAIM).state, store.lease(CLAIM).attempt) == (State.RELEASED, 3)
+
+
+def test_a_restarted_worker_takes_what_its_host_left(taker: Taker, store: MemoryStore) -> None:
+    """F14: without waiting for its expiry, as another owner, so in the next attempt."""
+    put_lease(store, CLAIM, body(Owner(instance=ME.instance, worker="before"), attempt=3))
+    taken = taker.take(JOB)
+    assert isinstance(taken, Taken)
+    assert (taken.claim.body.owner, taken.claim.body.attempt) == (ME, 4)

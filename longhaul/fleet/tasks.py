@@ -1,0 +1,58 @@
+"""Calls in threads of their own: whoever waits for them does so with an end, and none fails unheard (L4, S37)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+from longhaul.fleet.errors import FleetError
+from longhaul.fleet.runtime import Runtime
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class Task(Generic[T]):
+    """A call that runs in a thread. What becomes of it is kept, logged if it is an error, and told by `on_end`."""
+
+    def __init__(self, runtime: Runtime, name: str, call: Callable[[], T], on_end: Callable[[], None]) -> None:
+        self.name = name
+        self.ended = False
+        self.error: Exception | None = None
+        self._call, self._on_end = call, on_end
+        self._result: list[T] = []
+        runtime.spawn(self._run)
+
+    @property
+    def result(self) -> T:
+        """What the call returned; its error is raised. Only once it has ended."""
+        if self.error is not None:
+            raise self.error
+        if not self.ended:
+            raise ValueError(f"{self.name}: not ended")
+        return self._result[0]
+
+    def _run(self) -> None:
+        try:
+            self._result.append(self._call())
+        except Exception as error:
+            self.error = error
+            expected = isinstance(error, (FleetError, OSError))
+            logger.warning("%s: %s: %s", self.name, type(error).__name__, error, exc_info=not expected)
+        self.ended = True
+        self._on_end()
+
+
+def together(runtime: Runtime, name: str, calls: Sequence[Callable[[], T]], until: float) -> Sequence[Task[T]]:
+    """Let calls run side by side until all have ended, or that time of this host's clock; some may still run."""
+    woken = runtime.event()
+    tasks = [Task(runtime, name, call, woken.set) for call in calls]
+    while not all(task.ended for task in tasks):
+        left = until - runtime.clock()
+        if left <= 0:
+            break
+        woken.wait(left)
+        woken.clear()
+    return tasks
