@@ -8,6 +8,10 @@ from typing import Any, Protocol
 
 import ijson
 
+# Nothing that we or Step Functions write is nested deeper; `ijson.items` would take 20 GB for 100,000 levels.
+MAX_DEPTH = 100
+_OPENING, _CLOSING = frozenset({"start_map", "start_array"}), frozenset({"end_map", "end_array"})
+
 
 class BrokenArrayError(ValueError):
     """The text is no JSON array, or not to its end."""
@@ -21,16 +25,31 @@ class Body(Protocol):
 
 
 def read_array(body: Body) -> Iterator[Any]:
-    """Yield the elements of a JSON array; BrokenArrayError where it stops being one."""
-    elements = ijson.items(_ArrayReader(body), "item", use_float=True)
+    """Yield the elements of a JSON array; BrokenArrayError where it stops being one, or is nested beyond all reason."""
+    events = ijson.basic_parse(_ArrayReader(body), use_float=True)
+    builder = ijson.ObjectBuilder()
+    depth = 0
     while True:
         try:
-            element = next(elements)
+            event, value = next(events)
         except StopIteration:
             return
         except (ijson.JSONError, UnicodeDecodeError) as error:
             raise BrokenArrayError(type(error).__name__) from error
-        yield element
+        if event in _OPENING:
+            depth += 1
+            if depth == 1:
+                continue  # the array itself
+            if depth > MAX_DEPTH:
+                raise BrokenArrayError(f"nested more than {MAX_DEPTH} levels deep")
+        elif event in _CLOSING:
+            depth -= 1
+            if depth == 0:
+                continue
+        builder.event(event, value)
+        if depth == 1:
+            yield builder.value
+            builder = ijson.ObjectBuilder()
 
 
 class _ArrayReader:
