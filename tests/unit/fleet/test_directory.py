@@ -1,0 +1,36 @@
+"""A worker's directory."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from longhaul.fleet.directory import Directory, DirectoryInUseError
+from longhaul.fleet.keys import Attempt, Place
+
+LOCKS = "import sys; from pathlib import Path; from longhaul.fleet.directory import Directory; {}"
+
+
+def test_an_attempt_lies_as_in_s3(tmp_path: Path) -> None:
+    """I9: job, generation, attempt."""
+    place = Place(job="job-1", attempt=Attempt(generation=2, number=7))
+    assert Directory(tmp_path).attempt(place) == tmp_path / "results" / "job-1" / "g2" / "attempt-7"
+
+
+def test_one_worker_a_directory(tmp_path: Path) -> None:
+    """F14: the next one takes over claims of its host at once, so the former must be gone."""
+    directory = Directory(tmp_path / "worker")
+    lock = directory.lock()
+    code = LOCKS.format("Directory(Path(sys.argv[1])).lock()")
+    command = [sys.executable, "-c", code, str(directory.root)]
+    refused = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert "DirectoryInUseError" in refused.stderr
+    with pytest.raises(DirectoryInUseError, match="another worker works in"):
+        directory.lock()
+    os.close(lock)
+    subprocess.run(command, check=True, timeout=30)
+    os.close(directory.lock())
