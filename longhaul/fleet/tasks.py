@@ -13,6 +13,8 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+LONGEST_WAIT_SECONDS = 3600.0  # of one wait; after it the condition is looked at again
+
 
 class Task(Generic[T]):
     """A call that runs in a thread. What becomes of it is kept, logged if it is an error, and told by `on_end`."""
@@ -45,14 +47,33 @@ class Task(Generic[T]):
         self._on_end()
 
 
+class Waiter:
+    """Lets one thread wait for whatever comes first of many things, and never without an end."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime, self._woken = runtime, runtime.event()
+
+    def wake(self) -> None:
+        """Let the waiting thread look again. Any thread may; a signal handler may not, it would wait for itself."""
+        self._woken.set()
+
+    def until(self, ready: Callable[[], bool], until: float) -> bool:
+        """Wait until it is ready, which is looked at whenever somebody wakes, or until that time of the host's clock.
+
+        Returned is whether it is ready. `ready` may raise, which ends the wait.
+        """
+        while not ready():
+            left = until - self._runtime.clock()
+            if left <= 0:
+                return False
+            self._woken.wait(min(left, LONGEST_WAIT_SECONDS))
+            self._woken.clear()
+        return True
+
+
 def together(runtime: Runtime, name: str, calls: Sequence[Callable[[], T]], until: float) -> Sequence[Task[T]]:
     """Let calls run side by side until all have ended, or that time of this host's clock; some may still run."""
-    woken = runtime.event()
-    tasks = [Task(runtime, name, call, woken.set) for call in calls]
-    while not all(task.ended for task in tasks):
-        left = until - runtime.clock()
-        if left <= 0:
-            break
-        woken.wait(left)
-        woken.clear()
+    waiter = Waiter(runtime)
+    tasks = [Task(runtime, name, call, waiter.wake) for call in calls]
+    waiter.until(lambda: all(task.ended for task in tasks), until)
     return tasks
