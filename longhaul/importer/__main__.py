@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import sys
+import gc
+import os
 
 from longhaul.importer import termination
 
 if __name__ == "__main__":
     termination.end_at_once()  # loading the rest takes time
+    gc.disable()  # what is loaded stays: nothing to look for until the log is read
 
     from longhaul.importer.command import main
 
-    sys.exit(main())
+    os._exit(main())  # all is written and closed: taking the interpreter apart would take a tenth of a short import

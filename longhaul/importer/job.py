@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import logging
 import os
 import resource
@@ -25,6 +26,7 @@ from longhaul.importer.termination import REASON, TerminatedError
 from longhaul.importer.warehouse_session import Patience, patience_seconds, require_configuration, session
 from longhaul.warehouse.errors import (
     OvertakenError,
+    WarehouseDeniedError,
     WarehouseError,
     WarehouseRefusedError,
     WarehouseUnavailableError,
@@ -172,6 +174,8 @@ def _run(job: Job, progress: _Progress) -> Result:
                 assert fetched is not None  # noqa: S101 - it was being applied
                 fetched.close()
                 fetched, doubles_only = None, False
+            except WarehouseDeniedError:
+                raise  # the next job gets the secret as it is then
             except WarehouseUnavailableError as error:
                 logger.warning(
                     "the warehouse is busy or unreachable: %s",
@@ -216,6 +220,9 @@ def _import(
     from longhaul.importer import rows
     from longhaul.warehouse.writer import LogFacts, Writer
 
+    if not gc.isenabled():  # by the command: all is loaded now, and need not be looked through again and again
+        gc.freeze()
+        gc.enable()
     log = open_log(fetched.path, job.name, allow_started=job.allow_started, doubles_only=doubles_only)
     try:
         header = log.header

@@ -69,9 +69,11 @@ def fetch_object(bucket: str, key: str, known_etag: str | None) -> Fetched | Non
     """Spool an object to disk; None when its ETag is still `known_etag` (then nothing of it was read)."""
     from botocore.exceptions import BotoCoreError, ClientError
 
+    from longhaul.importer.client import s3
+
     condition: dict[str, Any] = {"IfNoneMatch": _quoted(known_etag)} if known_etag else {}
     try:
-        client = _client()
+        client = s3()
         answer = client.get_object(Bucket=bucket, Key=key, **condition)
     except ClientError as error:
         if _code(error) in _UNCHANGED:
@@ -107,14 +109,6 @@ def open_file(path: Path, known_etag: str | None) -> Fetched | None:
         return None
     modified = datetime.fromtimestamp(found.st_mtime, UTC)
     return Fetched(path=path, etag=etag, size_bytes=found.st_size, last_modified=modified)
-
-
-def _client() -> S3Client:
-    import boto3
-    from botocore.config import Config
-
-    config = Config(retries={"mode": "standard", "total_max_attempts": 5}, connect_timeout=10, read_timeout=60)
-    return boto3.client("s3", config=config)
 
 
 def _quoted(etag: str) -> str:

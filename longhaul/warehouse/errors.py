@@ -1,7 +1,8 @@
-"""What can go wrong with the warehouse, sorted by who can mend it (classified by SQLSTATE, never by text)."""
+"""What can go wrong with the warehouse, sorted by who can mend it: by SQLSTATE, and a refused log-in by its text."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -13,6 +14,9 @@ _BUSY_CLASSES = ("08", "53", "57", "58", "40", "55", "XX")
 _BUSY_STATES = ("25006", "25P03", "25P04")
 NUMBER_OUT_OF_RANGE = "22003"
 _UNDEFINED_TABLE = ("42P01", "42703")
+_LOG_IN_REFUSED = "28P01"
+# libpq hands over no SQLSTATE of a connection that did not come about. In another language: patience, as with the rest.
+_LOG_IN_REFUSED_TEXT = re.compile(r'FATAL:\s+(password authentication failed for user "[^"\n]*")')
 
 
 class WarehouseError(Exception):
@@ -21,6 +25,10 @@ class WarehouseError(Exception):
 
 class WarehouseUnavailableError(WarehouseError):
     """Busy or unreachable: the same import can succeed later."""
+
+
+class WarehouseDeniedError(WarehouseUnavailableError):
+    """The user or the password is wrong: this process has no other, one that is started later may."""
 
 
 class OvertakenError(WarehouseError):
@@ -41,6 +49,9 @@ def classified(error: psycopg.Error) -> WarehouseError:
 
     state = error.sqlstate or ""
     reason = (error.diag.message_primary or str(error)).strip().partition("\n")[0] or type(error).__name__
+    denied = _LOG_IN_REFUSED_TEXT.search(str(error))
+    if state == _LOG_IN_REFUSED or (not state and denied):
+        return WarehouseDeniedError(f"the warehouse refuses the log-in: {denied[1] if denied else reason}")
     if state in _UNDEFINED_TABLE:
         return WarehouseRefusedError(f"{reason}: run `longhaul warehouse migrate`")
     if state.startswith(_BUSY_CLASSES) or state in _BUSY_STATES:

@@ -26,7 +26,6 @@ from longhaul.warehouse.tables import PARTS, SAMPLE, Table
 
 FLUSH_BYTES = 8 << 20
 LOCK_TIMEOUT_MS = 60_000
-STATISTICS_TARGET = 10  # the planner needs the tables' sizes; looking at 30,000 rows of each costs as much as a COPY
 # A job that froze, or whose network is gone, must not hold its locks until the server's own keepalives notice.
 IDLE_TIMEOUT_MS = 60_000
 MAX_ROUNDS = 50  # each needs another log to have appeared meanwhile
@@ -77,9 +76,7 @@ class Writer:
         self._by_uuid: dict[str, int] = {}
         self._by_place: dict[tuple[str, int], int] = {}
         self._superseded: set[int] = set()
-        for table in (SAMPLE, *PARTS):
-            connection.execute(f"DROP TABLE IF EXISTS pg_temp.{statements.incoming(table)}")
-            connection.execute(statements.create_incoming(table))
+        connection.execute(statements.make_incoming())
 
     def begin_sample(self, uuid: str, id: str, epoch: int) -> int:  # noqa: A002 - the column's name
         """A number for the next sample. Of two samples with one uuid, or one id and epoch, the last counts."""
@@ -128,10 +125,7 @@ class Writer:
         if self._superseded:
             for statement in statements.forget_superseded():
                 self._connection.execute(statement, [sorted(self._superseded)])
-        self._connection.execute("CREATE INDEX ON incoming_sample (uuid)")
-        self._connection.execute(f"SET default_statistics_target = {STATISTICS_TARGET}")
-        for table in (SAMPLE, *PARTS):
-            self._connection.execute(f"ANALYZE {statements.incoming(table)} (seq)")
+        self._connection.execute(statements.PREPARE_INCOMING)
         evals = {log.eval_id}
         for _ in range(MAX_ROUNDS):
             try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -166,6 +167,19 @@ def failing(url: str, state: str) -> None:
         connection.execute("CREATE TRIGGER fail BEFORE INSERT ON sample FOR EACH ROW EXECUTE FUNCTION fail()")
 
 
+@pytest.mark.parametrize("place", ["user", "password"])
+def test_a_refused_password_is_said_at_once(database_url: str, tmp_path: Path, monkeypatch, place: str) -> None:
+    """This process has no other; the next job reads the secret anew (exit 20). A server that is gone is waited for."""
+    monkeypatch.setenv("LONGHAUL_WAREHOUSE_PATIENCE_SECONDS", "60")
+    monkeypatch.setattr("longhaul.importer.warehouse_session.Patience.pause", lambda self: pytest.fail("waited"))
+    user, password = re.match(r"postgresql://([^:@/]+):([^:@/]+)@", database_url).groups()
+    wrong = database_url.replace(f"//{user}:", "//nobody:") if place == "user" else database_url.replace(password, "no")
+    result = attempt(wrong, write_log(tmp_path / "a.eval", [sample(1)]))
+    assert (result.outcome, result.outcome.exit_code) == (Outcome.WAREHOUSE_UNAVAILABLE, 20)
+    named = "nobody" if place == "user" else user
+    assert result.reason == f'the warehouse refuses the log-in: password authentication failed for user "{named}"'
+
+
 def test_a_disk_that_is_full_when_attachments_are_put_aside(database_url: str, tmp_path: Path, monkeypatch) -> None:
     """Exit 12 with a reason and a row, not an error nobody foresaw."""
 
@@ -237,7 +251,7 @@ def test_w1_an_older_version_that_takes_longer_does_not_replace_the_newer_one(
     """The first import fetched the old version; before it is done the second fetched and committed the new one."""
     old, new = two_versions(tmp_path)
     bucket = Bucket(old)
-    monkeypatch.setattr("longhaul.importer.source._client", lambda: bucket)
+    monkeypatch.setattr("longhaul.importer.client.s3", lambda: bucket)
     job = Job(conninfo=database_url, bucket="b", key="k.eval", force=True)
     assert run(job).outcome is Outcome.IMPORTED  # a version before both
     bucket.path = write_log(tmp_path / "middle.eval", [sample(1)])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import math
 from pathlib import Path
 
 import pytest
 
+from longhaul.evallog import log as logs
 from longhaul.importer.outcome import Outcome
 from tests.contract.warehouse.support import attempt, contents, imported, rows, values
 from tests.logs import DEFLATE, ZSTD, dumps, entries, header, sample, write_log, write_zip
@@ -290,3 +292,17 @@ def test_model_roles_limits_and_intermediate_scores(database_url: str, tmp_path:
         ("b", 1, True, 2),
         ("match", 0, False, "C"),
     ]
+
+
+def test_the_collector_works_while_a_log_is_read(database_url: str, tmp_path: Path, monkeypatch) -> None:
+    """The command switches it off until all is loaded; a long log must not be read without it (W7)."""
+    path, reading, seen = write_log(tmp_path / "a.eval", [sample(1)]), logs.open_log, []
+    monkeypatch.setattr(logs, "open_log", lambda *a, **k: seen.append(gc.isenabled()) or reading(*a, **k))
+    gc.disable()
+    try:
+        imported(database_url, path)
+        assert seen == [True]
+        assert gc.isenabled()
+    finally:
+        gc.enable()
+        gc.unfreeze()

@@ -17,7 +17,7 @@ from botocore.exceptions import (
     ResponseStreamingError,
 )
 
-from longhaul.importer import source
+from longhaul.importer import client, source
 
 
 class Body(io.BytesIO):
@@ -66,7 +66,7 @@ def answer(code: str, status: int) -> ClientError:
 def store(monkeypatch):
     def use(data: bytes = b"x" * 5_000_000, **how: Any) -> Store:
         found = Store(data, **how)
-        monkeypatch.setattr(source, "_client", lambda: found)
+        monkeypatch.setattr(client, "s3", lambda: found)
         return found
 
     return use

@@ -5,11 +5,18 @@ from __future__ import annotations
 import traceback
 from typing import Any
 
+import psycopg
 import pytest
 from botocore.exceptions import NoCredentialsError
 
 from longhaul.warehouse import connection
-from longhaul.warehouse.errors import WarehouseError, WarehouseRefusedError, WarehouseUnavailableError
+from longhaul.warehouse.errors import (
+    WarehouseDeniedError,
+    WarehouseError,
+    WarehouseRefusedError,
+    WarehouseUnavailableError,
+    classified,
+)
 
 SECRET = "s3cret/wo"
 
@@ -106,3 +113,32 @@ def test_a_server_that_vanished_is_noticed(asked: dict[str, Any]) -> None:
 def test_refused_when_it_is_no_conninfo() -> None:
     with pytest.raises(WarehouseRefusedError, match="percent-encoded"):
         connection.connect("nonsense", name="test")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        psycopg.OperationalError('connection failed: ... FATAL:  password authentication failed for user "importer"'),
+        psycopg.OperationalError(
+            "connection failed: ... refused\nMultiple connection attempts failed. All failures were:\n"
+            '- host: db: FATAL:  password authentication failed for user "importer"'
+        ),
+        psycopg.errors.InvalidPassword('password authentication failed for user "importer"'),
+    ],
+)
+def test_a_refused_log_in_is_told_from_a_server_out_of_reach(error: psycopg.Error) -> None:
+    found = classified(error)
+    assert isinstance(found, WarehouseDeniedError)
+    assert str(found) == 'the warehouse refuses the log-in: password authentication failed for user "importer"'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "connection failed: Connection refused",
+        'FATAL:  PAM authentication failed for user "importer"',  # an IAM token: the next connection has another
+        "FATAL:  the database system is starting up",
+    ],
+)
+def test_what_can_pass_is_waited_for(text: str) -> None:
+    assert type(classified(psycopg.OperationalError(text))) is WarehouseUnavailableError
