@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import compileall
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -10,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from perf.importer.process import ROOT, Run, Series, run
+from perf.importer.process import ROOT, Bystanders, Run, Series, run
 from perf.importer.report import Measured, Report
 
 FOLDER = ROOT / "build" / "perf"
@@ -36,11 +37,14 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=FOLDER, help="where logs are kept (default build/perf)")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
+    compileall.compile_dir(ROOT / "longhaul", quiet=1)  # as in the image, whatever PYTHONDONTWRITEBYTECODE says here
     environment = {"PYTHONPATH": _libraries(options.folder), "INSPECT_DISPLAY": "none"}
     report = Report(runs=options.runs)
     for part in options.only or PARTS:
         print(f"measuring: {part}", file=sys.stderr, flush=True)
+        others = Bystanders()
         _MEASURES[part](report, options.folder, options.runs, environment)
+        report.disturbed(others.cores())
     print(report.text())
     if not options.only:
         RESULTS.write_text(report.text())

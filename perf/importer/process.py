@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -75,3 +76,23 @@ def run(arguments: Sequence[str], environment: Mapping[str, str] | None = None) 
         raise FailedError(f"{' '.join(arguments)} ended with {process.returncode}: {output[-2000:]}")
     peak = usage.ru_maxrss * 1024  # begins at the harness's own, which therefore loads next to nothing
     return Run(wall_seconds=wall, cpu_seconds=usage.ru_utime + usage.ru_stime, peak_bytes=peak, output=output)
+
+
+class Bystanders:
+    """How many cores whatever else the machine runs kept busy since this was made."""
+
+    def __init__(self) -> None:
+        self._since, self._used = time.perf_counter(), _used_by_others()
+
+    def cores(self) -> float:
+        """To be asked when our own processes have ended."""
+        return max(0.0, (_used_by_others() - self._used) / (time.perf_counter() - self._since))
+
+
+def _used_by_others() -> float:
+    """CPU seconds of the whole machine, without those of this process and of its children that have ended."""
+    with open("/proc/stat") as file:
+        user, nice, system, _idle, _wait, interrupts, soft_interrupts = map(int, file.readline().split()[1:8])
+    own = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    machine = (user + nice + system + interrupts + soft_interrupts) / os.sysconf("SC_CLK_TCK")
+    return machine - sum(one.ru_utime + one.ru_stime for one in own)

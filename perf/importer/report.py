@@ -105,11 +105,14 @@ class Report:
         title = f"Importing {name}, with messages ({json_bytes / MEGABYTE:,.0f} MB of JSON, one run)"
         self._table(title, ("wall s", "MB/CPU-s", "peak MiB"), [row])
 
+    def disturbed(self, cores: float) -> None:
+        """What else the machine did while the part reported last was measured."""
+        self._parts.append(f"Other processes kept {cores:.2f} cores busy meanwhile.")
+
     def text(self) -> str:
         """The page."""
         names = ("inspect-ai", "msgspec", "zstandard", "isal", "psycopg", "SQLAlchemy")
         versions = ", ".join(f"{name} {version(name)}" for name in names)
-        load = os.getloadavg()[0]
         head = f"""# How fast the importer is
 
 Written by `python -m perf.importer`; do not edit. Medians of {self._runs} runs, least and greatest in brackets. Every
@@ -117,7 +120,7 @@ subject is a process of its own, measured whole, its start included; all of a ta
 without messages, or to `read_eval_log`, which reads the greater log once only.
 
 Machine: {os.cpu_count()} cores ({_processor()}), {_memory_gib():.0f} GiB, {platform.system()}, Python
-{platform.python_version()}; {versions}. Load average at the end: {load:.1f}. {datetime.now(UTC):%Y-%m-%d}."""
+{platform.python_version()}; {versions}. {datetime.now(UTC):%Y-%m-%d}."""
         return "\n\n".join([head, *self._parts]) + "\n"
 
     def _table(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
