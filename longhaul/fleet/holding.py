@@ -68,12 +68,12 @@ class Holding:
     @property
     def held(self) -> bool:
         """Whether this holder may still act."""
-        return self._runtime.clock() < self.deadline
+        return self._runtime.clock() < self._deadline
 
     @property
     def wanted(self) -> bool:
         """Whether it should still be renewed: it is held and nobody has begun to end it."""
-        return self.held and not self.ending
+        return not self.ending and self.held
 
     @property
     def body(self) -> Lease:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from longhaul.fleet import completion, lease
+from longhaul.fleet.errors import UnansweredError
 from longhaul.fleet.holding import Holding, Verdict
 from longhaul.fleet.keys import Attempt, Place, QueueKeys
 from longhaul.fleet.lease import Lease, Owner, Seen, State, Terms
@@ -83,22 +84,34 @@ class Taker:
         now = lease.seen(self.store.get(key))
         if not lease.takeable(now, self.terms, self.owner):
             return Miss.NOT_TAKEABLE
-        last_attempt, generation = 0, 0
+        won = self.slots.take(job.api_weight)
+        if isinstance(won, Shortage):
+            return won
+        claim = Holding(key, self.owner, self.store, self.runtime, self.terms, self.on_deadline)
+        try:
+            miss = self._take_claim(job, claim, now)
+        except UnansweredError:
+            self.slots.give_back(won.holdings)
+            raise
+        if miss is None:
+            return Taken(job=job, claim=claim, slots=won.holdings)
+        self.slots.give_back([claim, *won.holdings])
+        return miss
+
+    def _take_claim(self, job: Job, claim: Holding, now: Seen | None) -> Miss | None:
+        """Where there is no claim its remains are looked at first, by whoever has the slots and nobody else."""
+        last_attempt, generation, barren = 0, 0, 0
         if now is None:
             found = completion.remains(self.store, self.keys, job.id)
             if found.index is not None:
                 completion.restore(self.store, self.keys, job.id, found.index, self.runtime, self.terms)
                 return Miss.RESTORED
             last_attempt, generation = found.last_attempt, found.generation
-        won = self.slots.take(job.api_weight)
-        if isinstance(won, Shortage):
-            return won
-        claim = Holding(key, self.owner, self.store, self.runtime, self.terms, self.on_deadline)
-        barren = self._barren(job.id, now.lease) if now is not None and now.lease is not None else 0
+        elif now.lease is not None:
+            barren = self._barren(job.id, now.lease)
         verdict = claim.take(now, last_attempt=last_attempt, generation=generation, barren=barren)
         if verdict is Verdict.STANDS and claim.held:
-            return Taken(job=job, claim=claim, slots=won.holdings)
-        self.slots.give_back([claim, *won.holdings])
+            return None
         return Miss.NOT_TAKEABLE if verdict is Verdict.LOST else Miss.UNRESOLVED
 
     def _barren(self, job: str, previous: Lease) -> int:

@@ -25,7 +25,9 @@ class Choices:
             choice = min(self._script.get(self._number, 0), options - 1)
         else:
             drawn = self._random()
-            choice = 0 if drawn >= likelihood else 1 + int(drawn / likelihood * (options - 1))
+            if drawn >= likelihood:
+                return 0
+            choice = 1 + int(drawn / likelihood * (options - 1))
         if choice:
             self.made[self._number] = choice
         return choice

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import datetime
+from functools import partial
 from typing import Any
 
 from longhaul.fleet.errors import UnansweredError
@@ -11,7 +12,7 @@ from longhaul.fleet.holding import Holding
 from longhaul.fleet.objects import Found, Listing
 from longhaul.fleet.runtime import Runtime
 from tests.simulation.choices import Choices
-from tests.simulation.server import EPOCH, Server
+from tests.simulation.server import Server, moment
 from tests.simulation.world import Event, Lock, World
 
 READ_SECONDS = 5.0
@@ -20,6 +21,7 @@ DELAYS = (0.05, 0.4, 2.0, 4.5)
 LATE = (20.0, 90.0, 350.0)
 SKEWS = (0, 400, -400)  # seconds that the wall clock is off
 RATES = (1.0, 1.08, 0.92)  # a margin of a tenth bears a tenth
+SERVER_SKEWS = (0, 4, -4)
 FRACTIONS = (0.5, 0.0, 0.99)
 FAULTS = (
     "none",
@@ -38,9 +40,9 @@ FAILED = object()
 class Host:
     """What code on one host has of the world: a `Runtime` and a `Store`."""
 
-    def __init__(self, world: World, server: Server, choices: Choices, name: str, fault_likelihood: float) -> None:
+    def __init__(self, world: World, server: Server, choices: Choices, name: str, oddity: float) -> None:
         self.world, self.server, self.choices, self.name = world, server, choices, name
-        self.fault_likelihood = fault_likelihood
+        self.oddity = oddity
         self.dead, self.paused_until, self.cut_off_until, self.noticed = False, 0.0, 0.0, False
         self.at_next_write: Callable[[], None] | None = None
         self.at_done_only = False  # not at a renewal
@@ -51,7 +53,7 @@ class Host:
         self.runtime = Runtime(
             clock=self.clock,
             wall=self._wall,
-            sleep=lambda seconds: world.sleep(max(0.0, seconds) / self._rate),
+            sleep=self._sleep,
             token=self._token,
             fraction=self._fraction,
             lock=lambda: Lock(world),
@@ -68,7 +70,10 @@ class Host:
         return 1000 + self.world.now * self._rate
 
     def _wall(self) -> datetime:
-        return EPOCH + timedelta(seconds=self.world.now + self._skew)
+        return moment(int(self.world.now) + self._skew)
+
+    def _sleep(self, seconds: float) -> None:
+        self.world.sleep(seconds / self._rate if seconds > 0 else 0.0)
 
     def _token(self) -> str:
         self._tokens += 1
@@ -80,88 +85,84 @@ class Host:
     # ---- the store -------------------------------------------------------------------------------------------------
     def get(self, key: str) -> Found | None:
         """See `Store.get`."""
-        found: Found | None = self._request(f"GET {key}", lambda: self.server.get(key))
+        found: Found | None = self._request("GET", key, partial(self.server.get, key))
         return found
 
     def put(self, key: str, body: bytes, *, replaces: str | None) -> str | None:
         """See `Store.put`."""
-
-        def carry_out() -> str | None:
-            etag = self.server.put(key, body, replaces)
-            if self.at_next_write is not None and (not self.at_done_only or b'"done"' in body):
-                self.world.at(0, self.at_next_write)
-            return etag
-
-        etag: str | None = self._request(f"PUT {key}", carry_out, write=True)
+        etag: str | None = self._request("PUT", key, partial(self._put, key, body, replaces))
         return etag
 
     def list(self, prefix: str) -> Listing:
         """See `Store.list`."""
-        listing: Listing = self._request(f"LIST {prefix}", lambda: self.server.list(prefix))
+        listing: Listing = self._request("LIST", prefix, partial(self.server.list, prefix))
         return listing
 
-    def _request(self, what: str, carry_out: Callable[[], Any], *, write: bool = False) -> Any:
+    def _put(self, key: str, body: bytes, replaces: str | None, skew: int) -> str | None:
+        etag = self.server.put(key, body, replaces, skew)
+        if self.at_next_write is not None and (not self.at_done_only or b'"done"' in body):
+            self.world.at(0, self.at_next_write)
+        return etag
+
+    def _request(self, verb: str, key: str, carry_out: Callable[[int], Any]) -> Any:
+        """Try, and try again. `carry_out` takes how far the answering server's clock is off."""
+        world = self.world
         for _ in range(TRIES):
-            answer = self._try(what, carry_out, write)
+            if world.now < self.cut_off_until:
+                world.sleep(READ_SECONDS)
+                answer = FAILED
+            elif self.choices.pick(2, self.oddity):
+                answer = self._odd(verb, key, carry_out)
+            else:
+                answer = carry_out(0)
+                world.sleep(DELAYS[0])
+            if answer is not FAILED and world.now < self.cut_off_until:
+                world.sleep(READ_SECONDS)  # what was carried out as the line broke is not heard of
+                answer = FAILED
             if answer is not FAILED:
                 return answer
-            self.world.sleep(0.5)
-        raise UnansweredError(what)
+            world.sleep(0.5)
+        raise UnansweredError(f"{verb} {key}")
 
-    def _try(self, what: str, carry_out: Callable[[], Any], write: bool) -> Any:
+    def _odd(self, verb: str, key: str, carry_out: Callable[..., Any]) -> Any:
+        """One try that is not like most."""
         world, pick = self.world, self.choices.pick
-        if world.now < self.cut_off_until:
-            world.sleep(READ_SECONDS)
-            return FAILED
-        fault = pick(len(FAULTS), self.fault_likelihood)
-        delay = DELAYS[pick(len(DELAYS), self.fault_likelihood)]
+        fault = pick(len(FAULTS), 0.4)
+        delay = DELAYS[pick(len(DELAYS), 0.4)]
+        carry_out = partial(carry_out, SERVER_SKEWS[pick(len(SERVER_SKEWS), 0.4)])
         if fault:
             self.troubled = True
-            world.note(f"{self.name} {what}: {FAULTS[fault]}")
-        if fault == 0 and delay == DELAYS[0]:
-            answer = carry_out()
-            world.sleep(delay)
-            return self._unless_cut_off(answer)
+            world.note(f"{self.name} {verb} {key}: {FAULTS[fault]}")
         if fault in (5, 8):
             world.sleep(delay)
             if fault == 8:
-                raise UnansweredError(what)
+                raise UnansweredError(f"{verb} {key}")
             return FAILED
         if fault == 6:
             world.sleep(delay)
-            return None if write else FAILED
+            return None if verb == "PUT" else FAILED
         if fault == 4:
             delay = LATE[pick(len(LATE), 0.5)]
         return self._wait(carry_out, fault, delay)
 
     def _wait(self, carry_out: Callable[[], Any], fault: int, delay: float) -> Any:
         """For an answer, or for the time-out."""
-        world, settled = self.world, []
-        task = world.task
-
-        def answer(what: Any) -> None:
-            if not settled:
-                settled.append(True)
-                task.resume(what)
+        world, task = self.world, self.world.task
+        sent, wait = world.now, task.wait
 
         def arrive() -> None:
+            if self.server.last_eaten > sent:
+                return  # lifecycle rules take what is a day old: no request is under way that long
             result = carry_out()
             if fault in (3, 7):
                 result = FAILED
             if fault != 2:
-                world.at(DELAYS[0], lambda: answer(result))
+                world.wake(DELAYS[0], task, wait, result)
 
         if fault != 1:
             world.at(delay, arrive)
-        world.at(READ_SECONDS, lambda: answer(FAILED))
-        return self._unless_cut_off(world.block())
-
-    def _unless_cut_off(self, answer: Any) -> Any:
-        """What was carried out as the line broke is not heard of."""
-        if self.world.now < self.cut_off_until and answer is not FAILED:
-            self.world.sleep(READ_SECONDS)
-            return FAILED
-        return answer
+        world.wake(READ_SECONDS, task, wait, FAILED)
+        return world.block()
 
     def believe(self, holding: Holding) -> None:
         """Tell the server of a lease that this host may come to hold."""

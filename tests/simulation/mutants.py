@@ -275,7 +275,7 @@ MUTANTS = (
         "the deadline is not looked at",
         "F4 S32",
         "holding",
-        "return self._runtime.clock() < self.deadline",
+        "return self._runtime.clock() < self._deadline",
         "return self.deadline > 0",
     ),
     mutant(
@@ -422,6 +422,14 @@ MUTANTS = (
         "        if not lease.takeable(now, self.terms, self.owner):\n            return Miss.NOT_TAKEABLE\n",
         "",
         "test_taking.py::test_a_claim_that_is_held_costs_one_read",
+    ),
+    mutant(
+        "slots stay held if what remains is unknown",
+        "F6 L2",
+        "taking",
+        "            self.slots.give_back(won.holdings)\n            raise",
+        "            raise",
+        "test_taking.py::test_slots_are_given_back_if_nobody_tells_what_remains",
     ),
     # ---- F7: completion
     mutant(

@@ -22,7 +22,7 @@ from tests.simulation.world import ViolationError, World
 TERMS = Terms.of(300)
 JOBS = (Job(id="heavy", api_weight=2), Job(id="light-0", api_weight=1), Job(id="light-1", api_weight=1))
 SLOTS, HOSTS = 2, 2
-FAULT_LIKELIHOOD = 0.02
+ODDITY = 0.05  # the likelihood that a request is not like most
 QUIET_FROM, HORIZON = 900.0, 6000.0  # seconds: no more faults, and everything must be done by then
 FATES = ("none", "crash", "notice", "pause", "cut off")
 WHENS = (15.0, 1.0, 60.0, 135.0, 150.0, 260.0)
@@ -61,17 +61,13 @@ def run(
 
 def _play(world: World, choices: Choices) -> None:
     keys = QueueKeys("q")
-
-    def skew() -> int:
-        return (0, 4, -4)[choices.pick(3, 0.02)]
-
-    server = Server(world, keys, SLOTS, skew)
+    server = Server(world, keys, SLOTS)
     hosts: list[Host] = []
     names = itertools.count()
 
     def launch() -> None:
-        likelihood = FAULT_LIKELIHOOD if world.now < QUIET_FROM else 0.0
-        host = Host(world, server, choices, f"h{next(names)}", likelihood)
+        oddity = ODDITY if world.now < QUIET_FROM else 0.0
+        host = Host(world, server, choices, f"h{next(names)}", oddity)
         hosts.append(host)
         world.note(f"{host.name} starts")
         contender = Contender(host, keys, JOBS, SLOTS, TERMS)
@@ -121,7 +117,7 @@ def _play(world: World, choices: Choices) -> None:
 
     def quiet() -> None:
         for host in hosts:
-            host.fault_likelihood = 0.0
+            host.oddity = 0.0
 
     for _ in range(HOSTS):
         launch()

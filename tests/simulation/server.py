@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cache
+
+import msgspec
 
 from longhaul.fleet import lease as rules
 from longhaul.fleet.holding import Holding
@@ -15,68 +16,74 @@ from longhaul.fleet.objects import Found, Listed, Listing
 from tests.simulation.world import ViolationError, World
 
 EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
+_decoder = msgspec.json.Decoder(Lease)
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+@cache
+def moment(second: int) -> datetime:
+    """A second of virtual time, as clocks and calendars show it."""
+    return EPOCH + timedelta(seconds=second)
+
+
+class Stored(msgspec.Struct, frozen=True):
     """An object, with when it was really written."""
 
     body: bytes
     etag: str
     written: float
-    modified: datetime
+    listed: Listed
 
 
 class Server:
     """The bucket. `held` lists every holding of a lease that some live host believes in."""
 
-    def __init__(self, world: World, keys: QueueKeys, slots: int, skew: Callable[[], int]) -> None:
+    def __init__(self, world: World, keys: QueueKeys, slots: int) -> None:
         self.world, self.keys, self.slots = world, keys, slots
         self.objects: dict[str, Stored] = {}
         self.holdings: dict[str, list[tuple[Holding, Callable[[], bool]]]] = {}
         self.completions: dict[tuple[str, int], Lease] = {}
         self.attempts: dict[str, int] = {}
         self._done_by: set[tuple[str, Owner, int]] = set()
+        self.last_eaten = -1.0  # when a lifecycle rule last took something
         self._leases: dict[str, Lease] = {}
-        self._skew = skew  # of the clock of whichever of S3's servers answers, in seconds
+        self._etags: dict[bytes, str] = {}  # the same bytes have the same ETag, as S3's MD5 has it
 
-    def _clock(self) -> datetime:
-        return EPOCH + timedelta(seconds=int(self.world.now + self._skew()))
-
-    # ---- what requests do ------------------------------------------------------------------------------------------
-    def get(self, key: str) -> Found | None:
+    # ---- what requests do; `skew` is of the clock of whichever of S3's servers answers, in seconds ------------------
+    def get(self, key: str, skew: int = 0) -> Found | None:
         """GET."""
         there = self.objects.get(key)
         if there is None:
             return None
-        return Found(body=there.body, etag=there.etag, modified=there.modified, date=self._clock())
+        date = moment(int(self.world.now) + skew)
+        return Found(body=there.body, etag=there.etag, modified=there.listed.modified, date=date)
 
-    def list(self, prefix: str) -> Listing:
+    def list(self, prefix: str, skew: int = 0) -> Listing:
         """LIST."""
-        objects = [
-            Listed(key=key, etag=there.etag, modified=there.modified)
-            for key, there in self.objects.items()
-            if key.startswith(prefix)
-        ]
-        return Listing(objects=objects, date=self._clock())
+        objects = [there.listed for key, there in self.objects.items() if key.startswith(prefix)]
+        return Listing(objects=objects, date=moment(int(self.world.now) + skew))
 
-    def put(self, key: str, body: bytes, replaces: str | None) -> str | None:
+    def put(self, key: str, body: bytes, replaces: str | None, skew: int = 0) -> str | None:
         """PUT with a condition."""
         there = self.objects.get(key)
         if (there.etag if there else None) != replaces:
             self.world.note(f"    S3 refuses a write of {key}")
             return None
-        etag = hashlib.md5(body).hexdigest()
+        etag = self._etag(body)
         if "/claims/" in key or "/slots/" in key:
             self._check(key, there, self._decoded(etag, body))
-        return self._store(key, body, etag)
+        return self._store(key, body, etag, skew)
 
     def upload(self, key: str, body: bytes) -> str:
         """PUT without one, for results."""
-        return self._store(key, body, hashlib.md5(body).hexdigest())
+        return self._store(key, body, self._etag(body), 0)
 
-    def _store(self, key: str, body: bytes, etag: str) -> str:
-        self.objects[key] = Stored(body, etag, self.world.now, self._clock())
+    def _etag(self, body: bytes) -> str:
+        return self._etags.setdefault(body, f"e{len(self._etags)}")
+
+    def _store(self, key: str, body: bytes, etag: str, skew: int) -> str:
+        now = self.world.now
+        listed = Listed(key=key, etag=etag, modified=moment(int(now) + skew))
+        self.objects[key] = Stored(body, etag, now, listed)
         if self.world.trace is not None:
             self.world.note(f"    S3 has {key} {_short(body)}")
         return etag
@@ -90,6 +97,7 @@ class Server:
         if self.keys.index(job) not in self.objects:
             self.completions.pop((key, there.generation))  # nothing is left that could tell: the job runs again
         self.world.note(f"    a lifecycle rule takes {key}")
+        self.last_eaten = self.world.now
         del self.objects[key]
 
     def requeue(self, job: str) -> None:
@@ -147,9 +155,10 @@ class Server:
             raise ViolationError(f"I2 {holding.owner.worker} takes {holding.key} for done by itself: {_who(there)}")
 
     def _decoded(self, etag: str, body: bytes) -> Lease:
-        if etag not in self._leases:
-            self._leases[etag] = _lease(body)
-        return self._leases[etag]
+        lease = self._leases.get(etag)
+        if lease is None:
+            lease = self._leases[etag] = _lease(body)
+        return lease
 
     # ---- invariants, as writes apply -------------------------------------------------------------------------------
     def _check(self, key: str, there: Stored | None, new: Lease) -> None:
@@ -203,10 +212,10 @@ class Server:
 
 
 def _lease(body: bytes) -> Lease:
-    now = rules.seen(Found(body=body, etag="", modified=EPOCH, date=EPOCH))
-    if now is None or now.lease is None:
-        raise ViolationError(f"F1 this is no lease: {body!r}")
-    return now.lease
+    try:
+        return _decoder.decode(body)
+    except msgspec.DecodeError as error:
+        raise ViolationError(f"F1 this is no lease: {body!r}") from error
 
 
 def _who(lease: Lease | None) -> str:

@@ -43,7 +43,7 @@ def test_claim_read_slots_claim_written(taker: Taker, store: MemoryStore) -> Non
     assert taken.claim.held
     assert len(taken.slots) == 1
     verbs = [request.split(" ")[0] for request in store.requests]
-    assert verbs == ["GET", "LIST", "GET", "GET", "GET", "PUT", "PUT"]
+    assert verbs == ["GET", "GET", "GET", "PUT", "LIST", "GET", "PUT"]
     assert store.requests[0] == f"GET {CLAIM}"
     assert store.requests[-1] == f"PUT {CLAIM}"
 
@@ -56,10 +56,25 @@ def test_a_claim_that_is_held_costs_one_read(taker: Taker, store: MemoryStore) -
 
 
 def test_without_slots_the_claim_is_not_written(taker: Taker, store: MemoryStore) -> None:
-    """F6: the caller then tries no lighter job."""
+    """F6: the caller then tries no lighter job. And nobody lists results again and again while others hold the slots."""
     for number in range(2):
         put_lease(store, keys.slot(number), body(OTHER))
     assert taker.take(JOB) is Shortage.NOT_ENOUGH
+    assert CLAIM not in store.objects
+    assert store.requests == [f"GET {CLAIM}", *(f"GET {keys.slot(number)}" for number in range(2))]
+
+
+def test_slots_are_given_back_if_nobody_tells_what_remains(taker: Taker, store: MemoryStore) -> None:
+    """L2: they are free at once, not only when they expire."""
+
+    def trouble(verb: str, key: str) -> None:
+        if verb == "LIST":
+            raise UnansweredError
+
+    store.trouble = trouble
+    with pytest.raises(UnansweredError):
+        taker.take(JOB)
+    assert {store.lease(key).state for key in store.objects if "slots" in key} == {State.RELEASED}
     assert CLAIM not in store.objects
 
 
@@ -118,7 +133,7 @@ def test_the_end_of_a_job_is_restored(taker: Taker, store: MemoryStore) -> None:
     assert taker.take(JOB) is Miss.RESTORED
     again = store.lease(CLAIM)
     assert (again.state, again.attempt, again.owner, again.completion) == (State.DONE, 2, OTHER, done.completion)
-    assert not any("slots" in key for key in store.objects)
+    assert {store.lease(key).state for key in store.objects if "slots" in key} == {State.RELEASED}
     indexed = completion.read_index(store, QUEUE, "job")
     assert indexed is not None
     assert indexed.index is not None
