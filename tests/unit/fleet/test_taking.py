@@ -56,7 +56,7 @@ def test_a_claim_that_is_held_costs_one_read(taker: Taker, store: MemoryStore) -
 
 
 def test_without_slots_the_claim_is_not_written(taker: Taker, store: MemoryStore) -> None:
-    """F6: the caller then tries no lighter job. And nobody lists results again and again while others hold the slots."""
+    """F6: the caller then tries no lighter job. And nobody lists results while others hold the slots."""
     for number in range(2):
         put_lease(store, keys.slot(number), body(OTHER))
     assert taker.take(JOB) is Shortage.NOT_ENOUGH
