@@ -1,0 +1,107 @@
+"""Measures any command line: how long it takes, and what it says on its last line (B2).
+
+Parameters: `command`, a list in which `{scale}` and `{trial}` are replaced; `environment`, a table. Exit code 0 is a
+success. If the last line of stdout is a JSON object, its `rows`, `checksum`, `times`, `unsupported` and `error` are
+taken, and the rest is kept as values.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from longhaul.benchmark.adapters import Consumed, FailedError, Query, Trial, UnsupportedError
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+_PHASES = ("setup", "execute", "consume", "total")
+
+
+class CommandAdapter:
+    """An `Adapter` for command lines. What they start dies with the trial, so nothing of it is remote."""
+
+    remote = False
+
+    def setup(self, trial: Trial) -> None:
+        """Build the command line and its environment."""
+        command = trial.parameters.get("command")
+        if not isinstance(command, list) or not command or not all(isinstance(word, str) for word in command):
+            raise FailedError("parameters.command must be a list of texts, the program first")
+        named = {"{scale}": trial.scale, "{trial}": trial.id}
+        self._command = [_filled(word, named) for word in command]
+        self._environment = {
+            **os.environ,
+            "LONGHAUL_SCALE": trial.scale,
+            "LONGHAUL_TRIAL": trial.id,
+            **({"LONGHAUL_TRIAL_PREFIX": trial.prefix} if trial.prefix else {}),
+            **{name: str(value) for name, value in trial.parameters.get("environment", {}).items()},
+        }
+        self._may_query = trial.may_query
+
+    def execute(self) -> None:
+        """Run the command to its end."""
+        self._may_query()
+        try:
+            ended = subprocess.run(
+                self._command,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                check=False,
+            )
+        except OSError as error:
+            raise FailedError(f"{self._command[0]}: {error.strerror or error}") from error
+        self._output, self._exit_code = ended.stdout, ended.returncode
+
+    def consume(self) -> Consumed:
+        """Read the exit code and the last line."""
+        sys.stdout.buffer.write(self._output)  # to the attempt's log
+        said = _last_object(self._output)
+        if reason := said.pop("unsupported", None):
+            raise UnsupportedError(str(reason))
+        if (reason := said.pop("error", None)) or self._exit_code != 0:
+            raise FailedError(str(reason or _ended(self._exit_code)))
+        times = said.pop("times", None) or {}
+        rows, checksum = said.pop("rows", None), said.pop("checksum", None)
+        return Consumed(
+            rows=rows if isinstance(rows, int) else None,
+            checksum=None if checksum is None else str(checksum),
+            values=said,
+            times={name: float(times[name]) for name in _PHASES if isinstance(times.get(name), int | float)},
+        )
+
+    def cancel(self, queries: Sequence[str]) -> None:
+        """Nothing of a command outlives its trial."""
+
+    def quiesce(self, prefixes: Sequence[str], since: datetime) -> Sequence[Query]:
+        """Nothing of a command outlives its trial."""
+        return ()
+
+    def demand(self, parameters: Mapping[str, Any]) -> int:
+        """A command needs no API slot unless its case says so (`api_weight`)."""
+        return 0
+
+
+def _filled(word: str, named: Mapping[str, str]) -> str:
+    for name, value in named.items():
+        word = word.replace(name, value)
+    return word
+
+
+def _last_object(output: bytes) -> dict[str, Any]:
+    """The JSON object on the last line that is not empty; an empty one if there is none."""
+    lines = output.strip().rsplit(b"\n", 1)
+    try:
+        value = json.loads(lines[-1])
+    except ValueError:  # also of text that is not UTF-8
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _ended(exit_code: int) -> str:
+    return f"exit code {exit_code}" if exit_code >= 0 else f"ended by signal {-exit_code}"
