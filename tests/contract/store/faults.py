@@ -82,6 +82,8 @@ class Faults:
             return _answer(request.url, 500, "InternalError")
         if fault == "no XML":
             return AWSResponse(request.url, 200, dict(answer.headers), _Raw(b"<ListBucketResult><Name>fl"))
+        if fault == "half a body":
+            return AWSResponse(request.url, answer.status_code, answer.headers, _Raw(whole[: len(whole) // 2]))
         if fault == "stalled":
             time.sleep(0.5)
             return AWSResponse(request.url, answer.status_code, answer.headers, _Raw(whole))
