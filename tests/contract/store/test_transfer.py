@@ -273,7 +273,7 @@ def test_transfers_do_not_use_the_leases_connections() -> None:
     "error",
     [
         ResponseParserError("half"),
-        IncompleteRead(b"", 5),
+        IncompleteRead(0, 5),
         ProtocolError("gone"),
         ReadTimeoutError(endpoint_url="x"),
         OSError("disk full"),
