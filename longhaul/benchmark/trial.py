@@ -114,7 +114,7 @@ class _Process:
             "prefix": start.prefix,
             "deadline": None if deadline is None else str(deadline),
         }
-        self.queries: tuple[str, ...] = ()
+        self._queries: list[str] = []
         self.exit_code: int | None = None
         self._result: dict[str, Any] | None = None
         self._ended = threading.Event()
@@ -142,6 +142,11 @@ class _Process:
             self._process.stdin as stdin,
         ):  # dead already: its exit code says more
             stdin.write(msgspec.json.encode(task))
+
+    @property
+    def queries(self) -> tuple[str, ...]:
+        """Ids that its adapter told so far."""
+        return tuple(self._queries)
 
     @property
     def pid(self) -> int | None:
@@ -195,7 +200,7 @@ class _Process:
         for line in lines:
             message = msgspec.json.decode(line, type=_Message)
             if message.query is not None:
-                self.queries = (*self.queries, message.query)
+                self._queries.append(message.query)
             self._result = message.result or self._result
         return bool(heard)
 

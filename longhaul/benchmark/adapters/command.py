@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from longhaul.benchmark.adapters import Consumed, FailedError, Query, Trial, UnsupportedError
 
@@ -41,6 +41,7 @@ class CommandAdapter:
             **({"LONGHAUL_TRIAL_PREFIX": trial.prefix} if trial.prefix else {}),
             **{name: str(value) for name, value in trial.parameters.get("environment", {}).items()},
         }
+        self._output = _file()
         self._may_query = trial.may_query
 
     def execute(self) -> None:
@@ -51,17 +52,19 @@ class CommandAdapter:
                 self._command,
                 env=self._environment,
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
+                stdout=self._output,
                 check=False,
             )
         except OSError as error:
             raise FailedError(f"{self._command[0]}: {error.strerror or error}") from error
-        self._output, self._exit_code = ended.stdout, ended.returncode
+        self._exit_code = ended.returncode
 
     def consume(self) -> Consumed:
         """Read the exit code and the last line."""
-        sys.stdout.buffer.write(self._output)  # to the attempt's log
-        said = _last_object(self._output)
+        self._output.seek(0)
+        output = self._output.read()
+        sys.stdout.buffer.write(output)  # to the attempt's log
+        said = _last_object(output)
         if reason := said.pop("unsupported", None):
             raise UnsupportedError(str(reason))
         if (reason := said.pop("error", None)) or self._exit_code != 0:
@@ -85,6 +88,15 @@ class CommandAdapter:
     def demand(self, parameters: Mapping[str, Any]) -> int:
         """A command needs no API slot unless its case says so (`api_weight`)."""
         return 0
+
+
+def _file() -> IO[bytes]:
+    """Return what takes the output: no pipe, which whatever the command leaves in the background would keep open."""
+    if hasattr(os, "memfd_create"):
+        return os.fdopen(os.memfd_create("output"), "w+b", buffering=0)
+    from tempfile import TemporaryFile  # slow to import
+
+    return TemporaryFile(buffering=0)
 
 
 def _filled(word: str, named: Mapping[str, str]) -> str:
