@@ -111,6 +111,11 @@ class Holding:
             raise ValueError(f"{self.key} is not this owner's")
         self._body, self._replaces = now.lease, now.etag
 
+    def forsake(self) -> None:
+        """Act on it no more, nor renew it, and leave it to expire: something that cannot be stopped may use it."""
+        self.ending = self._given_back = True
+        self.deadline = -math.inf
+
     def renew(self) -> Verdict:
         """Make it last a lease from now (F5); tried until the deadline."""
         if not self._enter(self.deadline):
