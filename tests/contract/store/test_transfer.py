@@ -224,6 +224,7 @@ def test_an_attempt_that_never_began_is_no_alien(transfer: Transfer) -> None:
         (None, False),
         ("log.txt", False),
         ("checkpoint/a.rep-0-start.json", False),
+        ("checkpoint/a.rep-0.txt", False),
         ("checkpoint/a.warmup-0.json", True),
         ("checkpoint/a.rep-0.json", True),
     ],
