@@ -19,7 +19,7 @@ from longhaul.fleet.taking import Job, Taken, Taker, candidates
 from tests.simulation.host import Host
 from tests.simulation.world import ViolationError
 
-TRIALS, TRIALS_SECONDS = 3, (40.0, 150.0)
+TRIALS, TRIALS_SECONDS = 3, (30.0, 150.0)
 UPLOADS = (0.5, 60.0, 290.0)
 HAND_OVER_SECONDS = 20.0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from datetime import datetime
 from functools import partial
@@ -17,7 +18,8 @@ from tests.simulation.world import Event, Lock, World
 
 READ_SECONDS = 5.0
 TRIES = 2
-DELAYS = (0.05, 0.4, 2.0, 4.5)
+DULL_SECONDS = 0.05
+DELAYS = (DULL_SECONDS, 0.4, 2.0, 4.5)
 LATE = (20.0, 90.0, 350.0)
 SKEWS = (0, 400, -400)  # seconds that the wall clock is off
 RATES = (1.0, 1.08, 0.92)  # a margin of a tenth bears a tenth
@@ -43,7 +45,7 @@ class Host:
     def __init__(self, world: World, server: Server, choices: Choices, name: str, oddity: float) -> None:
         self.world, self.server, self.choices, self.name = world, server, choices, name
         self.oddity = oddity
-        self.dead, self.paused_until, self.cut_off_until, self.noticed = False, 0.0, 0.0, False
+        self.paused_until, self.cut_off_until, self.noticed = 0.0, 0.0, False
         self.at_next_write: Callable[[], None] | None = None
         self.at_done_only = False  # not at a renewal
         self.troubled = False  # whether anything but slowness has befallen it
@@ -63,7 +65,7 @@ class Host:
 
     def alive(self) -> bool:
         """Whether it may ever act again; one that stands still may."""
-        return not self.dead
+        return self.paused_until < math.inf
 
     def clock(self) -> float:
         """Seconds that never stop, not even while the host does (S66)."""
@@ -107,21 +109,21 @@ class Host:
     def _request(self, verb: str, key: str, carry_out: Callable[[int], Any]) -> Any:
         """Try, and try again. `carry_out` takes how far the answering server's clock is off."""
         world = self.world
-        for _ in range(TRIES):
+        for number in range(TRIES):
+            if number:
+                world.sleep(0.5)
             if world.now < self.cut_off_until:
                 world.sleep(READ_SECONDS)
-                answer = FAILED
-            elif self.choices.pick(2, self.oddity):
+                continue
+            if self.choices.pick(2, self.oddity):
                 answer = self._odd(verb, key, carry_out)
             else:
                 answer = carry_out(0)
-                world.sleep(DELAYS[0])
-            if answer is not FAILED and world.now < self.cut_off_until:
+                world.sleep(DULL_SECONDS)
+            if world.now < self.cut_off_until:
                 world.sleep(READ_SECONDS)  # what was carried out as the line broke is not heard of
-                answer = FAILED
-            if answer is not FAILED:
+            elif answer is not FAILED:
                 return answer
-            world.sleep(0.5)
         raise UnansweredError(f"{verb} {key}")
 
     def _odd(self, verb: str, key: str, carry_out: Callable[..., Any]) -> Any:
@@ -157,7 +159,7 @@ class Host:
             if fault in (3, 7):
                 result = FAILED
             if fault != 2:
-                world.wake(DELAYS[0], task, wait, result)
+                world.wake(DULL_SECONDS, task, wait, result)
 
         if fault != 1:
             world.at(delay, arrive)

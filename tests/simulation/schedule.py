@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from longhaul.fleet.holding import Holding, Verdict
 from longhaul.fleet.keys import QueueKeys
-from longhaul.fleet.lease import Lease, Terms
+from longhaul.fleet.lease import Terms
 from longhaul.fleet.taking import Job
 from tests.simulation import choices as lines
 from tests.simulation.choices import Choices
 from tests.simulation.contender import Contender
 from tests.simulation.host import Host
+from tests.simulation.observed import observed
 from tests.simulation.server import Server
 from tests.simulation.world import ViolationError, World
 
@@ -48,7 +47,8 @@ def run(
     world = World()
     world.trace = trace
     violation = None
-    with observed():
+    with observed() as forget:
+        forget()
         try:
             _play(world, choices)
         except ViolationError as error:
@@ -56,7 +56,7 @@ def run(
         except Exception as error:  # noqa: BLE001  whatever ends a worker is a finding (L4)
             violation = f"L4 a worker ended with {type(error).__name__}: {error}"
     world.note(violation or "all is well")
-    return Result(violation=violation, made=choices.made, events=world.events, seconds=world.now)
+    return Result(violation=violation, made=choices.made, events=world.count(), seconds=world.now)
 
 
 def _play(world: World, choices: Choices) -> None:
@@ -82,9 +82,9 @@ def _play(world: World, choices: Choices) -> None:
             befall(host)
 
     def die(host: Host, how: str) -> None:
-        if not host.dead:
+        if host.alive():
             world.note(f"{host.name} {how}")
-            host.dead = True
+            host.paused_until = math.inf
             world.at(REPLACED_AFTER, launch)
 
     def befall(host: Host) -> None:
@@ -106,7 +106,7 @@ def _play(world: World, choices: Choices) -> None:
                 host.paused_until = world.now + length
             else:
                 host.cut_off_until = world.now + length
-            if not host.dead and world.now < QUIET_FROM and length < 300:
+            if host.alive() and world.now < QUIET_FROM and length < 300:
                 world.at(length, lambda: befall(host))
 
         def arm() -> None:
@@ -126,11 +126,11 @@ def _play(world: World, choices: Choices) -> None:
             when = (350.0, 200.0, 500.0)[choices.pick(3, 0.6)]
             world.at(when, lambda what=what: _meddle(server, what))
     world.at(QUIET_FROM, quiet)
-    world.run(HORIZON)
+    waits = world.run(HORIZON)
     open_jobs = [job.id for job in JOBS if not server.is_done(job.id)]
     if open_jobs:
         raise ViolationError(f"L1 not done after {world.now:.0f} s: {open_jobs}")
-    if world.waits:
+    if waits:
         raise ViolationError("L4 something still waits")
 
 
@@ -139,33 +139,6 @@ def _meddle(server: Server, what: Callable[[str], None]) -> None:
     done = [job.id for job in JOBS if server.is_done(job.id)]
     if done and len(done) < len(JOBS):
         what(done[0])
-
-
-@contextlib.contextmanager
-def observed() -> Iterator[None]:
-    """Let the server hear of every holding, and of every verdict about one."""
-    init, write = Holding.__init__, Holding._write
-
-    def observed_init(self: Holding, *arguments: Any, **named: Any) -> None:
-        init(self, *arguments, **named)
-        store: Any = self._store
-        store.believe(self)
-
-    def observed_write(self: Holding, body: Lease, until: float, **named: Any) -> Verdict:
-        verdict = write(self, body, until, **named)
-        store: Any = self._store
-        if verdict is Verdict.LOST:
-            store.server.verdict_lost(self)
-        if verdict is Verdict.COMPLETED:
-            store.server.verdict_completed(self)
-        return verdict
-
-    patched: Any = Holding
-    patched.__init__, patched._write = observed_init, observed_write
-    try:
-        yield
-    finally:
-        patched.__init__, patched._write = init, write
 
 
 def shrink(result: Result) -> dict[int, int]:

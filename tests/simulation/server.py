@@ -9,14 +9,13 @@ from functools import cache
 import msgspec
 
 from longhaul.fleet import lease as rules
-from longhaul.fleet.holding import Holding
+from longhaul.fleet.holding import Holding, Verdict
 from longhaul.fleet.keys import QueueKeys
 from longhaul.fleet.lease import Completion, Lease, Owner, Seen, State
 from longhaul.fleet.objects import Found, Listed, Listing
 from tests.simulation.world import ViolationError, World
 
 EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
-_decoder = msgspec.json.Decoder(Lease)
 
 
 @cache
@@ -25,13 +24,14 @@ def moment(second: int) -> datetime:
     return EPOCH + timedelta(seconds=second)
 
 
-class Stored(msgspec.Struct, frozen=True):
+class Stored(msgspec.Struct, frozen=True, gc=False):
     """An object, with when it was really written."""
 
     body: bytes
     etag: str
     written: float
     listed: Listed
+    lease: Lease | None  # if it is one
 
 
 class Server:
@@ -45,7 +45,8 @@ class Server:
         self.attempts: dict[str, int] = {}
         self._done_by: set[tuple[str, Owner, int]] = set()
         self.last_eaten = -1.0  # when a lifecycle rule last took something
-        self._leases: dict[str, Lease] = {}
+        self._listed: dict[str, dict[str, Listed]] = {}  # what is below each prefix that ends with a slash
+        self._folders: dict[str, list[dict[str, Listed]]] = {}  # those that an object is in
         self._etags: dict[bytes, str] = {}  # the same bytes have the same ETag, as S3's MD5 has it
 
     # ---- what requests do; `skew` is of the clock of whichever of S3's servers answers, in seconds ------------------
@@ -59,7 +60,7 @@ class Server:
 
     def list(self, prefix: str, skew: int = 0) -> Listing:
         """LIST."""
-        objects = [there.listed for key, there in self.objects.items() if key.startswith(prefix)]
+        objects = list(self._listed.setdefault(prefix, {}).values())
         return Listing(objects=objects, date=moment(int(self.world.now) + skew))
 
     def put(self, key: str, body: bytes, replaces: str | None, skew: int = 0) -> str | None:
@@ -68,22 +69,23 @@ class Server:
         if (there.etag if there else None) != replaces:
             self.world.note(f"    S3 refuses a write of {key}")
             return None
-        etag = self._etag(body)
+        lease = None
         if "/claims/" in key or "/slots/" in key:
-            self._check(key, there, self._decoded(etag, body))
-        return self._store(key, body, etag, skew)
+            lease = _lease(body)
+            self._check(key, there, lease)
+        return self._store(key, body, lease, skew)
 
     def upload(self, key: str, body: bytes) -> str:
         """PUT without one, for results."""
-        return self._store(key, body, self._etag(body), 0)
+        return self._store(key, body, None, 0)
 
-    def _etag(self, body: bytes) -> str:
-        return self._etags.setdefault(body, f"e{len(self._etags)}")
-
-    def _store(self, key: str, body: bytes, etag: str, skew: int) -> str:
+    def _store(self, key: str, body: bytes, lease: Lease | None, skew: int) -> str:
         now = self.world.now
+        etag = self._etags.setdefault(body, f"e{len(self._etags)}")
         listed = Listed(key=key, etag=etag, modified=moment(int(now) + skew))
-        self.objects[key] = Stored(body, etag, now, listed)
+        self.objects[key] = Stored(body, etag, now, listed, lease)
+        for folder in self._folders.get(key) or self._place(key):
+            folder[key] = listed
         if self.world.trace is not None:
             self.world.note(f"    S3 has {key} {_short(body)}")
         return etag
@@ -99,6 +101,8 @@ class Server:
         self.world.note(f"    a lifecycle rule takes {key}")
         self.last_eaten = self.world.now
         del self.objects[key]
+        for folder in self._folders[key]:
+            del folder[key]
 
     def requeue(self, job: str) -> None:
         """An operator wants a finished job to run again: the next generation."""
@@ -123,7 +127,7 @@ class Server:
     def lease(self, key: str) -> Lease | None:
         """The lease that stands there."""
         there = self.objects.get(key)
-        return self._decoded(there.etag, there.body) if there else None
+        return there.lease if there else None
 
     def seen(self, key: str) -> Seen | None:
         """The same with its ETag."""
@@ -141,28 +145,29 @@ class Server:
         if there is None or (there.owner, there.attempt, there.state) != mine:
             raise ViolationError(f"I1 {holding.owner.worker} acts on {holding.key}, which is {_who(there)}")
 
-    def verdict_lost(self, holding: Holding) -> None:
-        """Somebody gives a lease up as lost (E1)."""
+    def verdict(self, holding: Holding, verdict: Verdict) -> None:
+        """Somebody gives a lease up as lost (E1), or takes a job for done by its own hand (I2)."""
+        if verdict is Verdict.COMPLETED:
+            self._verdict_completed(holding)
+            return
         there = self.lease(holding.key)
         mine = (holding.owner, holding.body.attempt)
         if there is not None and (there.owner, there.attempt) == mine and there.state in (State.RUNNING, State.DONE):
             raise ViolationError(f"E1 {holding.owner.worker} gives {holding.key} up, which is its own")
 
-    def verdict_completed(self, holding: Holding) -> None:
-        """Somebody takes a job for done by its own hand (I2)."""
+    def _verdict_completed(self, holding: Holding) -> None:
         if (holding.key, holding.owner, holding.body.attempt) not in self._done_by:
             there = self.lease(holding.key)
             raise ViolationError(f"I2 {holding.owner.worker} takes {holding.key} for done by itself: {_who(there)}")
 
-    def _decoded(self, etag: str, body: bytes) -> Lease:
-        lease = self._leases.get(etag)
-        if lease is None:
-            lease = self._leases[etag] = _lease(body)
-        return lease
+    def _place(self, key: str) -> list[dict[str, Listed]]:
+        ends = [number + 1 for number, letter in enumerate(key) if letter == "/"]
+        self._folders[key] = [self._listed.setdefault(key[:end], {}) for end in ends]
+        return self._folders[key]
 
     # ---- invariants, as writes apply -------------------------------------------------------------------------------
     def _check(self, key: str, there: Stored | None, new: Lease) -> None:
-        old = self._decoded(there.etag, there.body) if there else None
+        old = there.lease if there else None
         if "/slots/" in key and int(key.rsplit("/", 1)[1]) >= self.slots:
             raise ViolationError(f"I4 {key} is beyond the API's {self.slots} slots")
         if old is not None and old.state is State.DONE:
@@ -213,7 +218,7 @@ class Server:
 
 def _lease(body: bytes) -> Lease:
     try:
-        return _decoder.decode(body)
+        return rules._decoder.decode(body)
     except msgspec.DecodeError as error:
         raise ViolationError(f"F1 this is no lease: {body!r}") from error
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Any, Protocol
 
 import greenlet
+
+OVER = object()
 
 
 class ViolationError(BaseException):
@@ -14,9 +18,8 @@ class ViolationError(BaseException):
 
 
 class Body(Protocol):
-    """What a task runs on: a host that may be dead, or stand still for a while."""
+    """What a task runs on: a host that may stand still for a while, or for ever, which is to be dead."""
 
-    dead: bool
     paused_until: float
 
 
@@ -25,11 +28,10 @@ class World:
 
     def __init__(self) -> None:
         self.now = 0.0
-        self.events = 0
-        self.horizon = 0.0
         self.trace: Callable[[str], None] | None = None
         # when, a number that settles ties, the task to wake and of which of its waits, and with what; or what to call
-        self._queue: list[tuple[float, int, Task | None, int, Any]] = []
+        self._queue: list[tuple[float, float, Task | None, int, Any]] = []
+        self._next = itertools.count(1).__next__
         self._hub = greenlet.getcurrent()
         self._running: Task | None = None
 
@@ -40,39 +42,34 @@ class World:
 
     def at(self, seconds: float, what: Callable[[], None]) -> None:
         """Let something happen, that many seconds from now. It cannot wait."""
-        self.events += 1
-        heappush(self._queue, (self.now + seconds, self.events, None, 0, what))
+        heappush(self._queue, (self.now + seconds, self._next(), None, 0, what))
 
     def wake(self, seconds: float, task: Task, wait: int, value: Any) -> None:
         """Let a task go on, that many seconds from now, unless that wait of it is over by then."""
-        self.events += 1
-        heappush(self._queue, (self.now + seconds, self.events, task, wait, value))
+        heappush(self._queue, (self.now + seconds, self._next(), task, wait, value))
 
     def spawn(self, body: Body, what: Callable[[], None]) -> None:
         """Start a task on a host."""
-        self.wake(0, Task(self, body, what), 0, None)
+        self.wake(0, Task(body, greenlet.greenlet(lambda _: what(), self._hub)), 0, None)
 
-    @property
-    def waits(self) -> bool:
-        """Whether something is still to happen."""
-        return bool(self._queue)
+    def count(self) -> int:
+        """How many events there were so far."""
+        return self._next()
 
     @property
     def task(self) -> Task:
         """The one that runs."""
-        assert self._running is not None
-        return self._running
+        return self._running  # type: ignore[return-value]  # asked by tasks only
 
     def sleep(self, seconds: float) -> None:
         """Let the running task wait. If nothing happens meanwhile, time just goes on."""
         until = self.now + seconds
         queue = self._queue
-        self.events += 1
-        if until <= self.horizon and (not queue or queue[0][0] > until):
+        if until < queue[0][0]:  # never empty: `run` put its end there
             self.now = until
             return
-        task = self.task
-        heappush(queue, (until, self.events, task, task.wait, None))
+        task: Any = self._running
+        heappush(queue, (until, self._next(), task, task.wait, None))
         self.block()
 
     def block(self) -> Any:
@@ -81,28 +78,32 @@ class World:
         It sees itself to what happens next, and hands over to whoever is next to run.
         """
         me, queue = self._running, self._queue
-        while queue and queue[0][0] <= self.horizon:
+        while True:
             self.now, _, task, wait, value = heappop(queue)
             if task is None:
                 value()
-                continue
-            body = task.body
-            if task.wait != wait or body.dead:
-                continue
-            if self.now < body.paused_until:
-                self.wake(body.paused_until - self.now, task, wait, value)
-                continue
-            task.wait += 1
-            self._running = task
-            return value if task is me else task.greenlet.switch(value)
-        return self._hub.switch()
+            elif task.wait == wait:
+                if task.body.paused_until > self.now:
+                    self.wake(task.body.paused_until - self.now, task, wait, value)
+                    continue
+                task.wait += 1
+                self._running = task
+                return value if task is me else task.greenlet.switch(value)
 
-    def run(self, until: float) -> None:
-        """Go on until nothing is left to happen, or that time."""
-        self.horizon = until
-        while self._queue and self._queue[0][0] <= until:
-            self._running = None
-            self.block()
+    def run(self, until: float) -> bool:
+        """Go on until that time; returned is whether something would still happen later."""
+        hub = Task(Hub(), self._hub)
+        heappush(self._queue, (until, math.inf, hub, 0, OVER))
+        self._running = hub
+        while self.block() is not OVER:  # but because a task has come to its end
+            self._running = hub
+        return any(when < math.inf for when, *_ in self._queue)
+
+
+class Hub:
+    """Where `run` was called."""
+
+    paused_until = 0.0
 
 
 class Task:
@@ -110,10 +111,9 @@ class Task:
 
     __slots__ = ("body", "greenlet", "wait")
 
-    def __init__(self, world: World, body: Body, what: Callable[[], None]) -> None:
-        self.body = body
+    def __init__(self, body: Body, where: greenlet.greenlet) -> None:
+        self.body, self.greenlet = body, where
         self.wait = 0  # how often it was woken
-        self.greenlet = greenlet.greenlet(lambda _: what(), world._hub)
 
 
 class Lock:
