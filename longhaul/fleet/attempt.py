@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 
-from longhaul.fleet.control import KILL_SECONDS, AliveError, Control, Equipment, GivenUpError, HaltedError, LateError
+from longhaul.fleet.aside import KILL_SECONDS, AliveError, HaltedError, LateError
+from longhaul.fleet.control import Control, Equipment, GivenUpError
 from longhaul.fleet.errors import FleetError
 from longhaul.fleet.holding import Verdict
 from longhaul.fleet.keys import Place

@@ -23,6 +23,8 @@ class Scan:
     claims: Mapping[str, Seen]  # by job; a job without a claim is not among them
     unknown: frozenset[str]  # jobs whose claim could not be read: not to be taken this time
     indexed: Mapping[str, str]  # ETag of the index of each job that has one
+    asked: float  # when it began, by the host's clock
+    date: datetime  # when the server answered, by its own: not before `asked`
 
     def takeable(self, job: str, terms: Terms, owner: Owner | None = None) -> bool:
         """Whether the job is worth a try, of that owner. Before it is taken its claim is read again (F6)."""
@@ -49,6 +51,7 @@ class Scanner:
 
         A listing that fails raises `UnansweredError`. A claim that fails is only unknown: the rest can go on.
         """
+        asked = self.runtime.clock()
         claims = self.store.list(self.keys.claims)
         jobs = {one.key[len(self.keys.claims) :]: one for one in claims.objects}
         index = self.store.list(self.keys.done)
@@ -70,6 +73,8 @@ class Scanner:
             claims=dict(self._read),
             unknown=frozenset(unknown),
             indexed={one.key[len(self.keys.done) :]: one.etag for one in index.objects},
+            asked=asked,
+            date=claims.date,
         )
 
     def _worth_reading(self, job: str, listed: Listed, date: datetime) -> bool:

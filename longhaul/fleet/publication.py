@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from functools import partial
 
 from longhaul.fleet import completion, lease
-from longhaul.fleet.control import AliveError, Control, Equipment, GivenUpError
+from longhaul.fleet.aside import AliveError
+from longhaul.fleet.control import Control, Equipment, GivenUpError
 from longhaul.fleet.errors import FleetError
 from longhaul.fleet.holding import Verdict
 from longhaul.fleet.keys import Place

@@ -1,0 +1,162 @@
+"""A worker: one process that settles what an earlier one left, waits for its queue and works it off (F9)."""
+
+from __future__ import annotations
+
+import logging
+import math
+
+from longhaul.fleet.aside import Aside, HaltedError
+from longhaul.fleet.attempt import HAND_OVER_KILL_SECONDS, HAND_OVER_SECONDS, Ending, How
+from longhaul.fleet.control import Equipment
+from longhaul.fleet.errors import FleetError
+from longhaul.fleet.keeper import Keeper
+from longhaul.fleet.keys import QueueKeys
+from longhaul.fleet.lease import Owner, Terms
+from longhaul.fleet.listing import SCAN_SECONDS
+from longhaul.fleet.lookout import LOOK_SECONDS, Lookout
+from longhaul.fleet.machine import Machine, Notice, Notices
+from longhaul.fleet.objects import Store
+from longhaul.fleet.quarantine import Custody
+from longhaul.fleet.runtime import Runtime
+from longhaul.fleet.shift import READ_SECONDS, Shift
+from longhaul.fleet.slots import Slots
+from longhaul.fleet.surroundings import Doing, Hosts, Journal, Published, Queue
+from longhaul.fleet.tasks import Waiter
+from longhaul.fleet.work import Work
+
+logger = logging.getLogger(__name__)
+
+RETIRED, QUARANTINED, INTERRUPTED = 0, 75, 76  # exit codes
+WAIT_SECONDS = 3600.0  # for the queue (S79)
+
+
+class Worker:
+    """One process on one host, for one queue. `run` is all that its main thread does.
+
+    `work` is for settling a quarantine, before the queue is known; the queue's own comes with `Published`. Without
+    `terminate_host` retiring ends only the worker. `wait_seconds` is how long the queue is waited for, `look_seconds`
+    the time between two looks for a notice.
+    """
+
+    def __init__(
+        self,
+        *,
+        keys: QueueKeys,
+        store: Store,
+        queue: Queue,
+        machine: Machine,
+        notices: Notices,
+        work: Work,
+        hosts: Hosts,
+        journal: Journal,
+        runtime: Runtime,
+        terms: Terms,
+        terminate_host: bool = False,
+        wait_seconds: float = WAIT_SECONDS,
+        look_seconds: float = LOOK_SECONDS,
+    ) -> None:
+        self.owner = Owner(instance=machine.identity.instance, worker=runtime.token())
+        self.lookout = Lookout(notices, runtime, look_seconds)
+        self._keys, self._store, self._queue = keys, store, queue
+        self._work, self._journal, self._runtime, self._terms = work, journal, runtime, terms
+        self._terminate_host, self._wait_seconds = terminate_host, wait_seconds
+        self._waiter = Waiter(runtime)
+        self._aside = Aside(runtime, self._waiter, self.lookout)
+        self._keeper = Keeper(machine, hosts, self.owner.worker, self._aside, runtime)
+        self._custody = Custody(journal, work, self._keeper, self._aside, runtime)
+
+    def hand_in(self, notice: Notice) -> None:
+        """A notice from elsewhere, as SIGTERM. A signal handler may call it: it takes no lock (F13)."""
+        self.lookout.hand_in(notice)
+
+    def run(self) -> int:
+        """Until there is nothing left to do here; the exit code of the process."""
+        try:
+            self._journal.clear_rehearsal()  # before the first look: a notice of the past would end this worker (S20)
+        except OSError as error:
+            logger.warning("an old rehearsal cannot be cleared: %s", error)
+        self._work.tell_deadline(-math.inf)  # to whatever an earlier worker may have left running
+        self.lookout.start(self._waiter.wake)
+        try:
+            return self._run()
+        except HaltedError:
+            return self._leave()
+        finally:
+            self.lookout.stop()
+
+    def _run(self) -> int:
+        self._custody.settle_what_was_left()
+        published = self._published()
+        if published is None:
+            return RETIRED
+        logger.info("%d jobs, %d API slots", len(published.jobs), published.api_slots)
+        shift = Shift(self._equipment(published), published, self._queue, self.owner, self._keeper, self._aside)
+        while True:
+            outcome = shift.turn()
+            if isinstance(outcome, Ending):
+                code = self._after(outcome)
+                if code is not None:
+                    return code
+            elif outcome is not None:
+                if self._retire(outcome.value):
+                    return RETIRED
+                shift.stay()
+
+    def _published(self) -> Published | None:
+        """The queue; None if it never came and the host has retired (S79)."""
+        until = self._runtime.clock() + self._wait_seconds
+        while True:
+            self._keeper.keep_hosts_where_they_are()
+            self._keeper.record(Doing.WAITING)
+            try:
+                published = self._aside.call("reading the queue", self._queue.published, READ_SECONDS)
+                if published is not None:
+                    return published
+            except (FleetError, OSError) as error:
+                logger.warning("the queue cannot be read: %s", error)
+            if self._runtime.clock() >= until and self._retire("no queue was published"):
+                return None
+            self._aside.wait(lambda: False, self._runtime.clock() + self._runtime.jittered(SCAN_SECONDS))
+
+    def _equipment(self, published: Published) -> Equipment:
+        slots = Slots(
+            count=published.api_slots, owner=self.owner, store=self._store, runtime=self._runtime, terms=self._terms
+        )
+        return Equipment(
+            keys=self._keys,
+            store=self._store,
+            slots=slots,
+            work=published.work,
+            results=published.results,
+            lookout=self.lookout,
+            waiter=self._waiter,
+            runtime=self._runtime,
+            terms=self._terms,
+        )
+
+    def _after(self, ending: Ending) -> int | None:
+        """What an attempt's end means for the worker; the exit code, if it is the worker's end too."""
+        handed_over = ending.how is How.HANDED_OVER
+        if handed_over:
+            self._aside.heeds_notice = False
+        kept = ending.quarantine is None or self._custody.keep(ending.quarantine)
+        if handed_over:
+            return self._leave()
+        if ending.quarantine is None:
+            return None
+        if not kept:  # a worker that starts again would not know of it
+            self._custody.settle(ending.quarantine)
+            return None
+        self._keeper.record(Doing.QUARANTINED, quarantine=ending.quarantine.unconfirmed, why=ending.why)
+        return QUARANTINED
+
+    def _retire(self, why: str) -> bool:
+        logger.info("nothing left to do here: %s", why)
+        return self._keeper.retire(why, terminate=self._terminate_host)
+
+    def _leave(self) -> int:
+        """F13: the host had a notice, and is not retired. Nothing is held any more."""
+        self._aside.heeds_notice = False
+        self._aside.kill(self._runtime.clock() + HAND_OVER_KILL_SECONDS)  # of settling, perhaps
+        self._keeper.leave(self.lookout.at + HAND_OVER_SECONDS)
+        return INTERRUPTED

@@ -1,0 +1,423 @@
+"""A whole worker on virtual time: start, loop, retirement and exit codes (F9, F14, F16)."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from msgspec.structs import replace
+
+from longhaul.fleet.errors import UnansweredError
+from longhaul.fleet.keys import Attempt, Place
+from longhaul.fleet.lease import Completion, Outcome, Owner, State
+from longhaul.fleet.machine import MachineError, Notice, NoticeKind
+from longhaul.fleet.results import TransferError
+from longhaul.fleet.surroundings import Doing, Quarantine
+from longhaul.fleet.taking import Job
+from longhaul.fleet.work import Unconfirmed
+from longhaul.fleet.worker import INTERRUPTED, QUARANTINED, RETIRED
+from tests.unit.fleet.memory import OTHER, body, put_lease
+from tests.unit.fleet.virtual import BOUND, NOTICE, QUEUE, Fleet, StageMachine, StageProcess
+
+LEFT = Quarantine(
+    places=(Place(job="a", attempt=Attempt(generation=0, number=1)),),
+    unconfirmed=Unconfirmed(queries=("q-9",), prefixes=()),
+)
+DONE = replace(body(OTHER), state=State.DONE, completion=Completion(outcome=Outcome.SUCCESS))
+DAY = 86400.0
+
+
+@pytest.fixture
+def fleet() -> Fleet:
+    """Two jobs that nobody began."""
+    return Fleet()
+
+
+def in_time(fleet: Fleet) -> bool:
+    """L3."""
+    return fleet.when("end") - fleet.when("notice") < BOUND
+
+
+def lives(fleet: Fleet, job: str, until: float = DAY) -> None:
+    """Another host runs the job, and renews its claim every minute."""
+    claim = body(OTHER)
+
+    def renew(number: int) -> None:
+        if fleet.world.now < until:
+            put_lease(fleet.store, QUEUE.claim(job), replace(claim, nonce=f"{job}-{number}", sequence=number))
+            fleet.at(60, lambda: renew(number + 1))
+
+    renew(0)
+
+
+# ---- F9: start, work, end --------------------------------------------------------------------------------------------
+def test_a_worker_works_its_queue_off(fleet: Fleet) -> None:
+    """F9, L5: every job, each protected; then the host goes, unprotected, and says why."""
+    assert fleet.works() == RETIRED
+    assert fleet.is_done("a")
+    assert fleet.is_done("b")
+    order = [fleet.when(what) for what in ("rehearsal", "i-1 suspends", "record waiting", "i-1 protected", "run")]
+    assert order == sorted(order)
+    assert fleet.when("i-1 unprotected") < fleet.when("i-1 retires")
+    assert fleet.count("i-1 protected") == 1, "once, for all that it takes in a row"
+    assert fleet.hosts.records[-1].doing is Doing.ENDED
+    assert fleet.hosts.records[-1].why == "every job is done"
+
+
+def test_without_a_host_to_terminate_only_the_worker_ends(fleet: Fleet) -> None:
+    """F16."""
+    assert fleet.works(terminate_host=False) == RETIRED
+    assert not fleet.happened("i-1 retires")
+
+
+def test_the_heaviest_job_goes_first_and_none_overtakes_it() -> None:
+    """F6, S74: although the light one would fit."""
+    fleet = Fleet((Job(id="light", api_weight=1), Job(id="heavy", api_weight=2)))
+    put_lease(fleet.store, "fleet/slots/0", body(OTHER, seconds=600))
+    fleet.works()
+    assert fleet.when(f"{QUEUE.claim('heavy')} running") < fleet.when(f"{QUEUE.claim('light')} running")
+    assert fleet.when(f"{QUEUE.claim('heavy')} running") > 600
+
+
+def test_s79_a_queue_that_never_comes_retires_the_host(fleet: Fleet) -> None:
+    """S79, L5: after an hour, and not before; errors are no queue."""
+    fleet.queue.comes_at = DAY
+    fleet.queue.errors = [UnansweredError(), TransferError()]
+    assert fleet.works() == RETIRED
+    assert 3600 <= fleet.when("i-1 retires") < 3700
+    assert not fleet.happened("run")
+
+
+def test_a_queue_that_comes_late_is_worked_off(fleet: Fleet) -> None:
+    """F9; the host's record tells that it waits."""
+    fleet.queue.comes_at = 3000
+    assert fleet.works() == RETIRED
+    assert fleet.is_done("a")
+    assert fleet.count("record waiting") >= 8
+
+
+def test_without_waiting_a_queue_has_to_be_there(fleet: Fleet) -> None:
+    """F9: as without `--wait`."""
+    fleet.queue.comes_at = 10
+    assert fleet.works(wait_seconds=0) == RETIRED
+    assert fleet.count("asks for the queue") == 1
+
+
+def test_while_paused_nothing_is_taken(fleet: Fleet) -> None:
+    """F25."""
+    fleet.queue.is_paused = True
+    fleet.at(500, lambda: setattr(fleet.queue, "is_paused", False))
+    assert fleet.works() == RETIRED
+    assert fleet.when("run") > 500
+
+
+def test_an_s3_that_answers_nothing_is_outlived(fleet: Fleet) -> None:
+    """S77, L4."""
+
+    def trouble(verb: str, key: str) -> None:
+        if fleet.world.now < 500:
+            raise UnansweredError
+
+    fleet.store.trouble = trouble
+    assert fleet.works() == RETIRED
+    assert fleet.is_done("a")
+
+
+def test_a_machine_that_refuses_is_asked_again(fleet: Fleet) -> None:
+    """F9: rebalancing is suspended later, the record is written later; nothing is fatal."""
+    fleet.machine.errors = {"suspends": [MachineError()] * 2, "unprotected": [MachineError()]}
+    fleet.hosts.errors = [UnansweredError(), KeyError()]  # also what nobody foresaw
+    fleet.queue.comes_at = 200
+    assert fleet.works() == RETIRED
+    assert fleet.count("i-1 suspends") == 3
+    assert fleet.hosts.records
+
+
+def test_s64_what_is_not_protected_is_not_taken(fleet: Fleet) -> None:
+    """S64, I10: it is tried again; and after five minutes the work goes before."""
+    fleet.machine.errors = {"protected": [MachineError()] * 3}
+    assert fleet.works() == RETIRED
+    assert fleet.count("i-1 protected") == 4
+    assert fleet.when("run") > 60
+    never = Fleet()
+    never.machine.errors = {"protected": [MachineError()] * 99}
+    assert never.works() == RETIRED
+    assert 300 <= never.when("run") < 400
+
+
+def test_a_machine_that_hangs_is_not_waited_for(fleet: Fleet) -> None:
+    """L4."""
+    fleet.machine.hangs = {"suspends", "unprotected"}
+    fleet.hosts.hang = True
+    assert fleet.works() == RETIRED
+    assert fleet.is_done("a")
+
+
+def test_the_index_is_repaired(fleet: Fleet) -> None:
+    """F7: whoever looks and finds it missing."""
+    put_lease(fleet.store, QUEUE.claim("a"), DONE)
+    fleet.works()
+    assert fleet.when(f"{QUEUE.index('a')} index") < fleet.when("run")
+
+
+# ---- F14 -------------------------------------------------------------------------------------------------------------
+def test_a_quarantine_is_settled_before_anything_else(fleet: Fleet) -> None:
+    """F14, I5: every minute, without end, whatever the exit code; then it is forgotten."""
+    fleet.journal.kept = LEFT
+    fleet.work.quiesce_ends = [(35.0, 75)] * 100 + [(35.0, 0)]
+    assert fleet.works() == RETIRED
+    assert fleet.count("quiesce 1") == 101
+    assert 100 * 95 <= fleet.when("quarantine cleared") <= fleet.when("i-1 suspends") < fleet.when("run")
+    assert fleet.hosts.records[0].doing is Doing.QUARANTINED
+    assert fleet.hosts.records[0].quarantine == LEFT.unconfirmed
+    assert fleet.journal.kept is None
+
+
+def test_a_quarantine_that_cannot_be_read_is_not_none(fleet: Fleet) -> None:
+    """I5: nor is one that cannot be cleared, or settled because no process starts."""
+    fleet.journal.errors = {"read": [OSError()] * 3, "clear": [OSError()]}
+    assert fleet.works() == RETIRED
+    assert fleet.when("i-1 suspends") >= 180
+    again = Fleet()
+    again.journal.kept = LEFT
+    again.journal.errors = {"write": [OSError()]}
+    again.work.error["quiesce"] = OSError()
+    again.at(200, lambda: again.work.error.clear())
+    assert again.works() == RETIRED
+    assert again.when("i-1 suspends") > 240
+    assert again.count("quiesce exit 0") >= 2
+
+
+def test_a_notice_ends_the_settling(fleet: Fleet) -> None:
+    """L3, S69: it stays on record; nothing of the settling lives on."""
+    fleet.journal.kept = LEFT
+    fleet.work.quiesce_ends = [(300.0, 75)]
+    fleet.notice_at(100)
+    assert fleet.works() == INTERRUPTED
+    assert in_time(fleet)
+    assert fleet.happened("quiesce killed")
+    assert fleet.journal.kept == LEFT
+
+
+def test_s43_queries_that_may_run_on_end_the_worker_and_keep_the_host(fleet: Fleet) -> None:
+    """S43, S45, F14: exit 75, on record on disk and with the host; nothing else is taken, the host is not retired."""
+    fleet.work.run_ends = (50, 1)
+    fleet.work.quiesce_ends = [(35, 75)]
+    assert fleet.works() == QUARANTINED
+    assert fleet.journal.kept is not None
+    assert fleet.journal.kept.unconfirmed.queries == ("q-1",)
+    assert fleet.hosts.records[-1].doing is Doing.QUARANTINED
+    assert not fleet.happened("i-1 retires")
+    assert fleet.count("run 1") == 1
+
+
+def test_a_quarantine_that_cannot_be_kept_is_settled_on_the_spot(fleet: Fleet) -> None:
+    """I5: the next worker would not know of it."""
+    fleet.work.run_ends = (50, 1)
+    fleet.work.quiesce_ends = [(35, 75)] * 3 + [(35, 0)]
+    fleet.journal.errors = {"write": [OSError()] * 9}
+    assert fleet.works() == RETIRED
+    runs = [at for at, did in fleet.did if did.startswith("run 1")]
+    settled = next(at for at, did in fleet.did if did == "quiesce exit 0")
+    assert runs[0] < settled < runs[1]
+
+
+def test_s46_a_claim_of_its_own_that_it_does_not_run_is_released(fleet: Fleet) -> None:
+    """S46, S62: as soon as it is seen, so that nobody waits for its expiry."""
+    worker = fleet.worker()
+    put_lease(fleet.store, QUEUE.claim("a"), body(worker.owner, attempt=3))
+    assert fleet.play(worker.run) == RETIRED
+    assert fleet.when(f"{QUEUE.claim('a')} released") < 5
+    assert fleet.store.lease(QUEUE.claim("a")).attempt == 4
+
+
+def test_what_an_earlier_worker_of_the_host_left_is_taken_at_once(fleet: Fleet) -> None:
+    """F14: without waiting for its expiry."""
+    before = Owner(instance="i-1", worker="before")
+    for job in ("a", "b"):
+        put_lease(fleet.store, QUEUE.claim(job), body(before, attempt=3))
+    assert fleet.works() == RETIRED
+    assert fleet.when("run 4") < 30
+
+
+def test_a_job_that_was_given_up_is_left_to_others_for_a_while(fleet: Fleet) -> None:
+    """F10: it is not taken again and again by the same host."""
+    fleet.results.errors["upload"] = [TransferError()] * 5
+    assert fleet.works() == RETIRED
+    given_up = next(job for job in ("a", "b") if fleet.happened(f"{QUEUE.claim(job)} released"))
+    released = fleet.when(f"{QUEUE.claim(given_up)} released")
+    again = [at for at, did in fleet.did if did == f"{QUEUE.claim(given_up)} running" and at > released]
+    assert again[0] >= released + 300
+
+
+# ---- F13 -------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("at", [0.5, 100, 1000])
+def test_a_notice_while_waiting_or_idle_ends_the_worker(fleet: Fleet, at: float) -> None:
+    """F13: nothing is taken any more, the host is not retired."""
+    fleet.queue.comes_at = 500
+    lives(fleet, "a")
+    lives(fleet, "b")
+    fleet.machine.floor = True
+    fleet.notice_at(at)
+    assert fleet.works() == INTERRUPTED
+    assert in_time(fleet)
+    assert not fleet.happened("run")
+    assert fleet.hosts.records[-1].doing is Doing.ENDED
+    if at < 500:
+        assert not fleet.happened("i-1 retires")
+
+
+def test_a_notice_while_a_job_runs_ends_the_worker(fleet: Fleet) -> None:
+    """F13: exit 76, and the other job is not taken."""
+    fleet.notice_at(100)
+    assert fleet.works() == INTERRUPTED
+    assert in_time(fleet)
+    assert fleet.count("run 1") == 1
+    assert not fleet.happened("i-1 retires")
+
+
+def test_sigterm_is_a_notice(fleet: Fleet) -> None:
+    """F13."""
+    worker = fleet.worker()
+
+    def terminate() -> None:
+        fleet.note("notice")
+        worker.hand_in(Notice(kind=NoticeKind.SIGTERM))
+
+    fleet.at(100, terminate)
+    assert fleet.play(worker.run) == INTERRUPTED
+    assert in_time(fleet)
+
+
+@pytest.mark.parametrize("lasts", [4.0, 1e9])
+def test_what_is_being_taken_when_a_notice_comes_is_given_back(fleet: Fleet, lasts: float) -> None:
+    """F13, S25: holding slots, the claim's write hanging; nothing runs."""
+
+    def hold(verb: str, key: str) -> str | None:
+        if verb == "PUT" and key.startswith(QUEUE.claims) and not fleet.happened("notice"):
+            fleet.notices.found = NOTICE
+            fleet.note("notice")
+            if lasts > 100:
+                fleet.hang()
+            fleet.world.sleep(lasts + 5)
+        return None
+
+    fleet.store.trouble = hold
+    assert fleet.works() == INTERRUPTED
+    assert in_time(fleet)
+    assert not fleet.happened("run")
+    if lasts < 100:
+        claims = {key: fleet.store.lease(key) for key in fleet.store.objects if key.startswith(QUEUE.claims)}
+        assert {claim.state for claim in claims.values()} == {State.INTERRUPTED}
+        assert {fleet.store.lease(key).state for key in fleet.store.objects if "slots" in key} == {State.RELEASED}
+
+
+def test_a_group_that_waits_for_the_worker_is_told(fleet: Fleet) -> None:
+    """F12: the lifecycle action is completed once all is handed over."""
+    fleet.at(100, lambda: setattr(fleet.notices, "found", Notice(kind=NoticeKind.SCALE_IN)))
+    assert fleet.works() == INTERRUPTED
+    assert fleet.when("i-1 hook") > fleet.when("fleet/slots/")
+    assert fleet.did[-1][1] == "end"
+    assert fleet.did[-2][1] == "i-1 hook"
+
+
+def test_a_hand_over_keeps_on_record_what_may_run_on(fleet: Fleet) -> None:
+    """S45: exit 76 all the same; whoever starts the worker again settles it first."""
+    fleet.work.run_ends = (None, 0)
+
+    def stubborn(name: str, process: StageProcess) -> None:
+        process.obeys = False
+
+    fleet.work.prepare = stubborn
+    fleet.notice_at(100)
+    assert fleet.works() == INTERRUPTED
+    assert in_time(fleet)
+    assert fleet.journal.kept is not None
+
+
+# ---- F16 -------------------------------------------------------------------------------------------------------------
+def test_s21_a_dead_hosts_claim_keeps_the_replacement_there(fleet: Fleet) -> None:
+    """S21, S29: it waits for the expiry, and runs the job."""
+    put_lease(fleet.store, QUEUE.claim("a"), body(OTHER))
+    put_lease(fleet.store, QUEUE.claim("b"), DONE)
+    assert fleet.works() == RETIRED
+    assert fleet.is_done("a")
+    assert 300 <= fleet.when("run 2") < 400
+
+
+def test_s36_an_owner_that_dies_while_it_is_looked_at(fleet: Fleet) -> None:
+    """S36: one renewal, then nothing; the worker takes over in the end, or a refused decrement keeps it there."""
+    lives(fleet, "a", until=70)
+    put_lease(fleet.store, QUEUE.claim("b"), DONE)
+    fleet.machine.floor = True
+    fleet.at(2000, lambda: setattr(fleet.machine, "floor", False))
+    assert fleet.works() == RETIRED
+    assert fleet.is_done("a")
+
+
+def test_a_host_whose_work_others_do_goes(fleet: Fleet) -> None:
+    """F16, L5: after two versions of each claim."""
+    lives(fleet, "a")
+    lives(fleet, "b")
+    assert fleet.works() == RETIRED
+    assert 30 < fleet.when("i-1 retires") < 200
+    assert not fleet.happened("i-1 protected")
+
+
+def test_a_refused_decrement_sends_the_worker_back_to_scanning(fleet: Fleet) -> None:
+    """F16, I10: the last host of an unfinished queue stays, and takes over when the others vanish."""
+    lives(fleet, "a", until=1000)
+    lives(fleet, "b", until=1000)
+    fleet.machine.floor = True
+    fleet.at(5000, lambda: setattr(fleet.machine, "floor", False))
+    assert fleet.works() == RETIRED
+    assert fleet.is_done("a")
+    assert fleet.is_done("b")
+    assert fleet.count("i-1 retires") > 2
+
+
+def test_a_failed_decrement_is_tried_again(fleet: Fleet) -> None:
+    """F16: the group did not answer."""
+    fleet.machine.errors = {"retires": [MachineError()] * 2}
+    assert fleet.works() == RETIRED
+    assert fleet.count("i-1 retires") == 3
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_host_that_is_to_be_kept_never_goes(fleet: Fleet, known: bool) -> None:
+    """F16: protected, scanning, whatever is done; also while nobody can say whether it is."""
+    fleet.machine.kept = known
+    fleet.machine.errors = {"keep": [] if known else [MachineError()] * 10_000}
+    fleet.notice_at(8000)
+    assert fleet.works() == INTERRUPTED
+    assert fleet.is_done("a")
+    assert not fleet.happened("i-1 retires")
+    assert not fleet.happened("i-1 unprotected")
+
+
+def test_an_idle_worker_says_that_it_lives(fleet: Fleet) -> None:
+    """F21: at least every quarter of an hour, and not at every look."""
+    lives(fleet, "a")
+    lives(fleet, "b")
+    fleet.machine.floor = True
+    fleet.notice_at(4000)
+    fleet.works()
+    idle = [at for at, did in fleet.did if did == "record idle"]
+    assert max(after - before for before, after in itertools.pairwise(idle)) < 600
+    assert len(idle) <= 4000 / 300 + 2
+
+
+def test_of_two_workers_one_job_each_and_none_twice(fleet: Fleet) -> None:
+    """I1, I7: on one queue."""
+    codes: list[int] = []
+    second = fleet.worker(machine=StageMachine(fleet, "i-2"))
+    first = fleet.worker()
+
+    def main() -> int:
+        fleet.world.spawn(fleet.host, lambda: codes.append(second.run()))
+        return first.run()
+
+    assert fleet.play(main) == RETIRED
+    assert codes == [RETIRED]
+    assert {fleet.store.lease(QUEUE.claim(job)).owner for job in ("a", "b")} == {first.owner, second.owner}
+    assert [fleet.store.lease(QUEUE.claim(job)).attempt for job in ("a", "b")] == [1, 1]
