@@ -10,7 +10,8 @@ import pytest
 from longhaul.fleet import lease as rules
 from longhaul.fleet.lease import Terms
 from tests.simulation import choices, schedule
-from tests.simulation.mutants import MUTANTS, Mutant
+from tests.simulation.mutants import MUTANTS
+from tests.simulation.mutants.mutant import Mutant
 
 SEEDS = 400
 

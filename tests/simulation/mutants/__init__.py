@@ -1,0 +1,16 @@
+"""Guards of the fleet's code, each of which can be taken out: the simulator, or the named test, must notice."""
+
+import os
+
+from tests.simulation.mutants.leases import LEASES
+from tests.simulation.mutants.mutant import Mutant
+from tests.simulation.mutants.queue import QUEUE
+
+MUTANTS: tuple[Mutant, ...] = (*LEASES, *QUEUE)
+BY_NAME = {one.name: one for one in MUTANTS}
+VARIABLE = "LONGHAUL_MUTANT"
+
+
+def install_from_environment() -> None:
+    """In a process that the hunter started."""
+    BY_NAME[os.environ[VARIABLE]].install()
