@@ -106,6 +106,12 @@ def attempt_of(name: str) -> Attempt | None:
     return Attempt(generation=int(found[1]), number=int(found[2])) if found else None
 
 
+def name_in(key: str) -> str:
+    """From a key below a stack's location to a name below a job's results."""
+    found = re.search(r"(?:^|/)(g\d+/attempt-\d+/.+)$", key)
+    return found[1] if found else key
+
+
 def latest(names: Iterable[str]) -> Attempt | None:
     """The last attempt that left any record."""
     found = [attempt for attempt in map(attempt_of, names) if attempt]

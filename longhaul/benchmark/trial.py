@@ -169,9 +169,8 @@ class _Process:
             if wake in ready:
                 os.read(wake, 4096)
             if self._channel in ready:
-                open_still = self._listen()
-                if not open_still and not ended:
-                    self._ended.wait(EXIT_SECONDS)  # it closed the channel: it is about to end
+                if not self._listen():
+                    self._ended.wait(EXIT_SECONDS)  # it closed the channel: it is about to end, if it has not
                     return None
             elif ended:
                 return None

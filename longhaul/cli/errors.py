@@ -18,6 +18,7 @@ from botocore.exceptions import (
     UnauthorizedSSOTokenError,
 )
 
+from longhaul.benchmark.errors import BenchmarkError, ConfigurationError
 from longhaul.reimport.errors import InvalidArgumentError, ReimportError
 
 FAILED, BAD_ARGUMENT, BAD_ENVIRONMENT = 1, 2, 3
@@ -51,9 +52,9 @@ def explain(error: Exception) -> Problem | None:
     """Return what to say of `error`, or None when it is a bug of ours that deserves its traceback."""
     if isinstance(error, EnvironmentProblemError):
         return Problem(message=str(error), exit_code=BAD_ENVIRONMENT)
-    if isinstance(error, InvalidArgumentError):
+    if isinstance(error, InvalidArgumentError | ConfigurationError):
         return Problem(message=str(error), exit_code=BAD_ARGUMENT)
-    if isinstance(error, ReimportError):
+    if isinstance(error, ReimportError | BenchmarkError):
         return Problem(message=str(error), exit_code=FAILED)
     if isinstance(error, ClientError):
         return _explain_answer(error)
