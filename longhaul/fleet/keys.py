@@ -51,6 +51,19 @@ class QueueKeys:
         """Prefix of the index of finished jobs."""
         return f"fleet/{self.queue}/done/"
 
+    @property
+    def hosts(self) -> str:
+        """Prefix of the records of hosts."""
+        return f"fleet/{self.queue}/hosts/"
+
+    def document(self, name: str) -> str:
+        """A document of the queue itself, such as `queue.json`."""
+        return f"fleet/{self.queue}/{_checked(name)}"
+
+    def host(self, instance: str) -> str:
+        """The record of a host, by the id of its instance."""
+        return f"{self.hosts}{_checked(instance)}.json"
+
     def claim(self, job: str) -> str:
         """The lease of a job, and its completion."""
         return self.claims + _checked(job)
@@ -74,9 +87,12 @@ class QueueKeys:
         return Attempt(generation=int(found[1]), number=int(found[2])) if found else None
 
 
+SLOTS = "fleet/slots/"
+
+
 def slot(number: int) -> str:
     """The lease of one API slot, shared by all queues of the stack."""
-    return f"fleet/slots/{number}"
+    return f"{SLOTS}{number}"
 
 
 def _checked(name: str) -> str:

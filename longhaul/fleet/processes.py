@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,10 +17,13 @@ from longhaul.fleet.deadline import DeadlineFile
 from longhaul.fleet.descendants import MARK, kill_all
 from longhaul.fleet.directory import Directory
 from longhaul.fleet.keys import Attempt, Place, QueueKeys
+from longhaul.fleet.location import Location
+from longhaul.fleet.machine import Identity
 from longhaul.fleet.runtime import Runtime
 from longhaul.fleet.work import Merged, Process, Unconfirmed
 
 COMMAND = (sys.executable, "-m", "longhaul.cli", "benchmark")
+MANIFEST = "manifest.json"  # of the queue
 LOG, MERGED, WORD = "log.txt", "merged.json", "unconfirmed.json"  # in an attempt's folder
 CHECKPOINT, START = "checkpoint", "-start.json"
 LOOK_SECONDS = 0.02  # between two looks whether the killed are dead
@@ -34,7 +37,14 @@ class Group:
     """
 
     def __init__(
-        self, arguments: Sequence[str], *, folder: Path, log: Path, runtime: Runtime, on_exit: Callable[[], None]
+        self,
+        arguments: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        folder: Path,
+        log: Path,
+        runtime: Runtime,
+        on_exit: Callable[[], None],
     ) -> None:
         self._runtime, self._on_exit = runtime, on_exit
         self._mark = runtime.token()
@@ -46,7 +56,7 @@ class Group:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                env={**os.environ, MARK: self._mark, "PYTHONUNBUFFERED": "1"},
+                env={**os.environ, **environment, MARK: self._mark, "PYTHONUNBUFFERED": "1"},
             )
         self._exit_code: int | None = None
         self._dead = False  # with all of its group: the number may be another's from then on
@@ -86,6 +96,10 @@ class Group:
         self._on_exit()
 
 
+class _Manifest(msgspec.Struct, frozen=True):
+    run: str
+
+
 class _Word(msgspec.Struct, frozen=True):
     """What a quiescing leaves when it cannot confirm."""
 
@@ -98,11 +112,11 @@ class Commands:
     """The `Work` of one queue on a host: `longhaul benchmark run`, `quiesce` and `report`."""
 
     keys: QueueKeys
-    location: str  # of the stack: s3://bucket/prefix/, with a slash at its end
-    run_id: str
+    location: Location  # of the stack
     directory: Directory
     deadline: DeadlineFile
     runtime: Runtime
+    identity: Identity
     command: Sequence[str] = COMMAND
 
     def run(self, place: Place, earlier: Sequence[Place], *, on_exit: Callable[[], None]) -> Process:
@@ -157,18 +171,38 @@ class Commands:
 
     @property
     def _trials(self) -> str:
-        return f"{self.location}runs/{self.run_id}/trials/"
+        """Where trials of the queue's run leave their outputs, by the documents that lie in the directory."""
+        path = self.directory.queue / MANIFEST
+        try:
+            run = msgspec.json.decode(path.read_bytes(), type=_Manifest).run
+        except msgspec.DecodeError as error:
+            raise OSError(f"{path} names no run: {error}") from error
+        return f"{self.location}runs/{run}/trials/"
+
+    @property
+    def _environment(self) -> dict[str, str]:
+        host = self.identity  # what a command cannot find out by itself, for the record (B8)
+        return {
+            "LONGHAUL_INSTANCE": host.instance,
+            "LONGHAUL_INSTANCE_TYPE": host.instance_type,
+            "LONGHAUL_ZONE": host.zone,
+        }
 
     def _left_by(self, place: Place) -> list[str]:
         """Prefixes of all trials that an attempt began, as far as this host knows."""
         names = [path.name for path in (self.directory.attempt(place) / CHECKPOINT).glob(f"*{START}")]
-        return [f"{self._trials}{name.removesuffix(START)}/" for name in sorted(names)]
+        try:
+            trials = self._trials
+        except OSError:
+            return [f"{self.location}runs/"] if names else []
+        return [f"{trials}{name.removesuffix(START)}/" for name in sorted(names)]
 
     def _start(self, arguments: Sequence[str], place: Place, on_exit: Callable[[], None]) -> Process:
         folder = self.directory.attempt(place)
         folder.mkdir(parents=True, exist_ok=True)
         return Group(
             [*self.command, *arguments],
+            environment=self._environment,
             folder=self.directory.root,
             log=folder / LOG,
             runtime=self.runtime,

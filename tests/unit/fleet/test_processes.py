@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import sys
@@ -16,6 +17,8 @@ from longhaul.fleet.deadline import DeadlineFile
 from longhaul.fleet.directory import Directory
 from longhaul.fleet.keys import Attempt, Place, QueueKeys
 from longhaul.fleet.lease import Record
+from longhaul.fleet.location import Location
+from longhaul.fleet.machine import Identity
 from longhaul.fleet.processes import Commands, Group
 from longhaul.fleet.runtime import real
 from longhaul.fleet.work import Merged, Unconfirmed
@@ -68,7 +71,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., tuple[Group, threading.Event
         ended = threading.Event()
         command = [sys.executable, "-c", code, *arguments]
         log = tmp_path / "log.txt"
-        groups.append(Group(command, folder=tmp_path, log=log, runtime=real(), on_exit=ended.set))
+        groups.append(Group(command, environment={}, folder=tmp_path, log=log, runtime=real(), on_exit=ended.set))
         return groups[-1], ended
 
     yield started
@@ -168,10 +171,12 @@ SHOWS = "import json, sys; print(json.dumps(sys.argv[1:]))"
 @pytest.fixture
 def commands(tmp_path: Path) -> Commands:
     """A worker's commands; the program only shows its arguments."""
+    (tmp_path / "queue").mkdir()
+    (tmp_path / "queue" / "manifest.json").write_text('{"run": "run-1", "versions": {}, "sha256": {}}')
     return Commands(
         keys=QueueKeys("q"),
-        location="s3://bucket/prefix/stack/",
-        run_id="run-1",
+        location=Location(bucket="bucket", prefix="prefix/stack/"),
+        identity=Identity(instance="i-1", instance_type="m7i.large", zone="us-west-2b"),
         directory=Directory(tmp_path),
         deadline=DeadlineFile.create(tmp_path / "deadline"),
         runtime=real(),
@@ -200,6 +205,26 @@ def test_run(commands: Commands, tmp_path: Path) -> None:
         *("--resume", f"{tmp_path}/results/job/g1/attempt-3", "--deadline", f"{tmp_path}/deadline"),
         *("--trials", "s3://bucket/prefix/stack/runs/run-1/trials/"),
     ]
+
+
+def test_a_run_that_no_document_names_is_not_started(commands: Commands) -> None:
+    """L4: an OSError, as of any command that cannot be started."""
+    (commands.directory.queue / "manifest.json").write_text("{}")
+    with pytest.raises(OSError, match="names no run"):
+        commands.run(SECOND, [], on_exit=lambda: None)
+
+
+def test_commands_know_their_host(commands: Commands) -> None:
+    """B8: what only the worker has found out."""
+    show = (
+        "import os; print(*(os.environ[n] for n in ('LONGHAUL_INSTANCE', 'LONGHAUL_INSTANCE_TYPE', 'LONGHAUL_ZONE')))"
+    )
+    shows = dataclasses.replace(commands, command=(sys.executable, "-c", show))
+    ended = threading.Event()
+    process = shows.quiesce([FIRST], on_exit=ended.set)
+    assert ended.wait(LIMIT)
+    assert process.kill(real().clock() + LIMIT)
+    assert (commands.directory.attempt(FIRST) / "log.txt").read_text() == "i-1 m7i.large us-west-2b\n"
 
 
 def test_quiesce(commands: Commands, tmp_path: Path) -> None:
@@ -257,6 +282,8 @@ def test_a_quiescing_without_a_word_confirmed_nothing(commands: Commands) -> Non
     assert commands.unconfirmed([FIRST, SECOND]) == everything
     word.write_text('{"queries": ["q1"], "prefixes": ["s3://b/t/"]}')
     assert commands.unconfirmed([FIRST, SECOND]) == Unconfirmed(queries=("q1",), prefixes=("s3://b/t/",))
+    (commands.directory.queue / "manifest.json").write_text("{")
+    assert commands.unconfirmed([FIRST]).prefixes == ("s3://bucket/prefix/stack/runs/",), "wherever it may be"
 
 
 def test_the_deadline_is_told(commands: Commands) -> None:
