@@ -244,7 +244,8 @@ LEASES: tuple[Mutant, ...] = (
         "a late renewal revives an ended lease",
         "F4 I1",
         "holding",
-        "not self.ending:\n            self.deadline = self._terms.deadline(first_sent)\n            if self._given_back:",
+        "not self.ending:\n            self.deadline = self._terms.deadline(first_sent)\n"
+        "            if self._given_back:",
         "True:\n            self.deadline = self._terms.deadline(first_sent)\n            if False:",
         "test_holding.py::test_giving_back_is_bounded_even_if_a_request_hangs",
     ),
