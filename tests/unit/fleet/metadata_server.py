@@ -97,6 +97,8 @@ class MetadataServer:
             _answer(connection, 401, "Unauthorized")
         elif path in self.items:
             _answer(connection, 200, self.items[path])
+            if trouble == "stays":
+                self.over.wait(30)
         else:
             _answer(connection, 404, "Not Found")
 

@@ -83,6 +83,12 @@ def test_trouble_ends_in_time_and_as_one_type(
     assert metadata.item("tags/instance/KeepHost") == "true"
 
 
+def test_an_answer_ends_where_it_said(server: MetadataServer, metadata: Metadata) -> None:
+    """F12: a connection that stays open is not waited for."""
+    server.items[ITEM], server.trouble[ITEM] = "true", "stays"
+    assert metadata.item("tags/instance/KeepHost", seconds=1) == "true"
+
+
 def test_no_call_takes_more_than_two_seconds(server: MetadataServer, metadata: Metadata) -> None:
     """F12: whatever time the caller has."""
     server.trouble[TOKEN] = "drip"
