@@ -26,6 +26,11 @@ class Left(msgspec.Struct, frozen=True, kw_only=True):
     tasks: tuple[Task, ...]
     unsupported: tuple[Unit, ...]  # to be recorded: no attempt has done it yet
 
+    @property
+    def nothing(self) -> bool:
+        """Whether earlier attempts have done it all."""
+        return not self.tasks and not self.unsupported
+
 
 def left(plan: Plan, records: Mapping[str, Record]) -> Left:
     """F18: warm-ups of every case that lacks a repetition, then the repetitions without a success, in rounds.

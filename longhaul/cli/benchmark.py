@@ -160,9 +160,11 @@ def run(
 def _run_here(config: Path, jobs: Sequence[str], output: Path) -> int:
     """Run jobs of a configuration, one after the other, each as a new attempt over those that are there."""
     from longhaul.benchmark import publishing, running
+    from longhaul.benchmark.checkpoint import Trials
     from longhaul.benchmark.environment import versions
     from longhaul.benchmark.jobs import plan, plan_of
     from longhaul.benchmark.report import markdown_of
+    from longhaul.benchmark.rounds import left
 
     documents = plan(config.read_bytes(), demand=running.demand, versions=versions())
     plans = [plan_of(documents.config, documents.jobs, job) for job in jobs or [job.id for job in documents.jobs]]
@@ -171,13 +173,15 @@ def _run_here(config: Path, jobs: Sequence[str], output: Path) -> int:
         folder = output / one.job.id
         earlier = _attempts(folder)
         number = 1 + max((int(path.name.removeprefix("attempt-")) for path in earlier), default=0)
-        code = running.run(
-            one,
-            attempt=Attempt(generation=0, number=number),
-            output=folder / "g0" / f"attempt-{number}",
-            earlier=earlier,
-            shown=_show,
-        )
+        code = 0
+        if not left(one, Trials.of_folders(earlier).records).nothing:
+            code = running.run(
+                one,
+                attempt=Attempt(generation=0, number=number),
+                output=folder / "g0" / f"attempt-{number}",
+                earlier=earlier,
+                shown=_show,
+            )
         worst = max(worst, code)
         if code in (STOPPED, 130):
             say("stopped; the same command goes on where it stopped")
