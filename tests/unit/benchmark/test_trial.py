@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from longhaul.benchmark import leftovers
+from longhaul.benchmark import leftovers, trial
 from longhaul.benchmark.adapters import Consumed, Trial, UnsupportedError, target
 from longhaul.benchmark.case import Case
 from longhaul.benchmark.checkpoint import Kind, Outcome, Start
@@ -255,6 +255,22 @@ def test_a_trial_that_is_killed_fails(executor: TrialProcesses, tmp_path: Path) 
     os.kill(pid_in(tmp_path / "pid"), signal.SIGKILL)
     measured = wait()
     assert (measured.outcome, measured.error) == (Outcome.FAILED, "the trial's process was ended by signal 9")
+
+
+def test_a_trial_that_ended_before_it_is_listened_to(executor: TrialProcesses, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it said is still there, and nobody waits for more."""
+    follow = trial._Process.follow
+
+    def late(process: trial._Process, *arguments: Any) -> str | None:
+        assert process.wait(20)
+        return follow(process, *arguments)
+
+    monkeypatch.setattr(trial._Process, "follow", late)
+    assert executor.run(python("print('{\"rows\": 3}')")).rows == 3
+    began = time.monotonic()
+    killed = executor.run(python("import os, signal; os.kill(os.getppid(), signal.SIGKILL)"))
+    assert killed.error == "the trial's process was ended by signal 9"
+    assert time.monotonic() - began < 10
 
 
 # ---- an adapter of somebody else -------------------------------------------------------------------------------------
