@@ -37,7 +37,7 @@ def adopt() -> None:
 
 def children() -> frozenset[int]:
     """This process's own children, and those that it has adopted."""
-    return frozenset(pid for pid, process in _all("").items() if process.parent == os.getpid())
+    return frozenset(pid for pid, process in _all(None).items() if process.parent == os.getpid())
 
 
 def kill(mark: str, trial: int | None, before: frozenset[int]) -> bool:
@@ -68,19 +68,19 @@ def _with_descendants(roots: Iterable[int], processes: Mapping[int, Process]) ->
     return found - {os.getpid()}
 
 
-def _all(mark: str) -> dict[int, Process]:
-    """Every process that this one may see."""
-    return _all_by_proc(f"{MARK}={mark}".encode()) if _LINUX else _all_by_ps()
+def _all(mark: str | None) -> dict[int, Process]:
+    """Every process that this one may see; without a mark none is marked."""
+    return _all_by_proc(f"{MARK}={mark}".encode() if mark else None) if _LINUX else _all_by_ps()
 
 
-def _all_by_proc(mark: bytes) -> dict[int, Process]:
+def _all_by_proc(mark: bytes | None) -> dict[int, Process]:
     processes = {}
     for name in os.listdir(_PROC):
         if not name.isdecimal():
             continue
         try:
             state, parent = _read(f"/proc/{name}/stat").rpartition(b")")[2].split()[:2]
-            processes[int(name)] = Process(int(parent), _marked(name, mark), state in b"ZX")
+            processes[int(name)] = Process(int(parent), mark is not None and _marked(name, mark), state in b"ZX")
         except (OSError, ValueError):
             continue  # gone since
     return processes

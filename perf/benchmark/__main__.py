@@ -7,6 +7,7 @@ and end. The two are measured in turn, so that a change of the machine meets bot
 from __future__ import annotations
 
 import argparse
+import resource
 import statistics
 import subprocess
 import sys
@@ -28,20 +29,25 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=50)
     trials = parser.parse_args().trials
     leftovers.adopt()
-    bare, whole, added, inside = [], [], [], []
+    bare, whole, added, inside, worked = [], [], [], [], []
     with tempfile.TemporaryDirectory() as folder:
         executor = TrialProcesses(log=Path(folder) / "log.txt", deadline=None, cancel=lambda name, ids: None)
         for number in range(trials):
+            cpu = _cpu_seconds()
             began = time.perf_counter()
             subprocess.run([sys.executable, "-P", "-c", "pass"], stdin=subprocess.DEVNULL, check=True)
             bare.append(time.perf_counter() - began)
+            bare_cpu = _cpu_seconds() - cpu
             assignment = _assignment(number)
+            cpu = _cpu_seconds()
             began = time.perf_counter()
             measured = executor.run(assignment)
             whole.append(time.perf_counter() - began)
             assert measured.outcome is Outcome.SUCCESS, measured
             assert measured.times.execute is not None
             assert measured.times.total is not None
+            assert measured.cpu_seconds is not None
+            worked.append(_cpu_seconds() - cpu - bare_cpu - measured.cpu_seconds)
             added.append(whole[-1] - bare[-1] - measured.times.execute)
             inside.append(measured.times.total - measured.times.execute)
         executor.close()
@@ -50,12 +56,19 @@ def main() -> None:
         ("trial of a command that does nothing", whole),
         ("added by the harness", added),
         ("of that inside the measured window", inside),
+        ("added CPU time", worked),
     ):
         ordered = sorted(values)
         print(
             f"{name:40} median {statistics.median(values) * 1e3:6.1f} ms, "
             f"p95 {ordered[int(len(ordered) * 0.95)] * 1e3:6.1f} ms, minimum {ordered[0] * 1e3:6.1f} ms"
         )
+
+
+def _cpu_seconds() -> float:
+    """Of this process and those that it waited for: what does not depend on how busy the machine is."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 def _assignment(number: int) -> Assignment:
