@@ -54,7 +54,7 @@ def test_a_first_attempt_runs_at_once(scene: Scene) -> None:
 def test_s28_earlier_queries_are_stopped_before_the_run(second: Scene) -> None:
     """S28, F10, I5: fetched, stopped, and only then resumed from."""
     assert second.attempt().how is How.DONE
-    order = [second.when(what) for what in ("list job 0..0", "download 1", "quiesce 1", "quiesce exit 0", "run 2 1")]
+    order = [second.first(what) for what in ("list job 0..0", "download 1", "quiesce 1", "quiesce exit 0", "run 2 1")]
     assert order == sorted(order)
 
 
@@ -159,7 +159,7 @@ def test_s7_s53_s35_what_was_measured_is_uploaded_before_the_claim_goes(scene: S
     ending = scene.attempt()
     assert (ending.how, ending.quarantine) == (How.HANDED_OVER, None)
     names = ("notice", "run interrupted", "last record", "run exit 130", "run killed", "upload 1")
-    order = [scene.when(what) for what in (*names, f"{scene.claim} interrupted", "fleet/slots/0 released", "end")]
+    order = [scene.first(what) for what in (*names, f"{scene.claim} interrupted", "fleet/slots/0 released", "end")]
     assert order == sorted(order)
     assert scene.when("end") - scene.when("notice") < 15
     assert scene.store.lease(scene.claim).completion is None
@@ -350,7 +350,7 @@ def test_records_that_could_not_be_stored_end_the_attempt(scene: Scene) -> None:
     scene.work.run_ends = (50, attempts.UNSTORED)
     ending = scene.attempt()
     assert (ending.how, ending.quarantine) == (How.GIVEN_UP, None)
-    order = [scene.when(what) for what in ("run exit 75", "quiesce 1", f"{scene.claim} released")]
+    order = [scene.first(what) for what in ("run exit 75", "quiesce 1", f"{scene.claim} released")]
     assert order == sorted(order)
     assert not scene.happened("upload")
 

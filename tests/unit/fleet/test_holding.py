@@ -417,3 +417,15 @@ def test_keeping_ends_when_it_is_told_to() -> None:
     stop.set()
     thread.join(5)
     assert verdicts == [Verdict.STANDS]
+
+
+def test_what_is_forsaken_is_left_to_expire(holding: Holding, store: MemoryStore, clock: Clock) -> None:
+    """F13, I5: something that cannot be stopped may still use it: nobody acts on it here, nobody gets it early."""
+    holding.take(None)
+    holding.forsake()
+    assert not holding.held
+    assert not holding.wanted
+    assert holding.renew() is not Verdict.STANDS
+    holding.deadline = clock.now + 100  # a renewal in flight was answered
+    assert not holding.wanted
+    assert store.lease(KEY).state is State.RUNNING

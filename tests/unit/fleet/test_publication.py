@@ -32,7 +32,9 @@ def test_s40_the_claim_is_done_last(scene: Scene) -> None:
     """F15, S40, I3: run, upload, report, summary, claim, index, slots; all that was merged is named."""
     scene.attempt()
     names = ("run exit 0", "upload 1", "report 1", "report exit 0", "summary 1")
-    order = [scene.when(what) for what in (*names, f"{scene.claim} done", "fleet/q/done/job", "fleet/slots/0 released")]
+    order = [
+        scene.first(what) for what in (*names, f"{scene.claim} done", "fleet/q/done/job", "fleet/slots/0 released")
+    ]
     assert order == sorted(order)
     end = completion(scene)
     assert (end.outcome, end.exit_code, end.report_error, end.errors) == (Outcome.SUCCESS, 0, None, ())

@@ -56,7 +56,7 @@ def test_a_worker_works_its_queue_off(fleet: Fleet) -> None:
     assert fleet.works() == RETIRED
     assert fleet.is_done("a")
     assert fleet.is_done("b")
-    order = [fleet.when(what) for what in ("rehearsal", "i-1 suspends", "record waiting", "i-1 protected", "run")]
+    order = [fleet.first(what) for what in ("rehearsal", "i-1 suspends", "record waiting", "i-1 protected", "run")]
     assert order == sorted(order)
     assert fleet.when("i-1 unprotected") < fleet.when("i-1 retires")
     assert fleet.count("i-1 protected") == 1, "once, for all that it takes in a row"

@@ -64,6 +64,10 @@ class Stage:
         """It first happened then."""
         return next(at for at, did in self.did if did.startswith(what))
 
+    def first(self, what: str) -> int:
+        """Which of all that happened it was: of two things at one time, one came first all the same."""
+        return next(number for number, (_, did) in enumerate(self.did) if did.startswith(what))
+
     def happened(self, what: str) -> bool:
         """Whether it ever did."""
         return any(did.startswith(what) for _, did in self.did)
