@@ -71,6 +71,7 @@ class LazyGroup(click.Group):
     cls=LazyGroup,
     members={
         "benchmark": ("longhaul.cli.benchmark:benchmark", "Measure cases, here or for a fleet, and report."),
+        "fleet": ("longhaul.cli.fleet:fleet", "Measure with a fleet: publish, work, look, steer."),
         "import": ("longhaul.cli.import_:import_command", "Import one log by hand."),
         "reimport": ("longhaul.cli.reimport:reimport", "Start, watch, stop, redrive and read re-imports."),
         "sandbox": ("longhaul.cli.sandbox:sandbox", "Run all of it on this machine, without an AWS account."),

@@ -19,6 +19,9 @@ from botocore.exceptions import (
 )
 
 from longhaul.benchmark.errors import BenchmarkError, ConfigurationError
+from longhaul.fleet.errors import FleetError, UnansweredError
+from longhaul.fleet.keys import IllegalNameError
+from longhaul.fleet.location import IllegalLocationError
 from longhaul.reimport.errors import InvalidArgumentError, ReimportError
 
 FAILED, BAD_ARGUMENT, BAD_ENVIRONMENT = 1, 2, 3
@@ -52,9 +55,11 @@ def explain(error: Exception) -> Problem | None:
     """Return what to say of `error`, or None when it is a bug of ours that deserves its traceback."""
     if isinstance(error, EnvironmentProblemError):
         return Problem(message=str(error), exit_code=BAD_ENVIRONMENT)
-    if isinstance(error, InvalidArgumentError | ConfigurationError):
+    if isinstance(error, InvalidArgumentError | ConfigurationError | IllegalNameError | IllegalLocationError):
         return Problem(message=str(error), exit_code=BAD_ARGUMENT)
-    if isinstance(error, ReimportError | BenchmarkError):
+    if isinstance(error, UnansweredError) and isinstance(error.__cause__, ClientError | BotoCoreError):
+        return explain(error.__cause__)  # which says what can be done about it
+    if isinstance(error, ReimportError | BenchmarkError | FleetError):
         return Problem(message=str(error), exit_code=FAILED)
     if isinstance(error, ClientError):
         return _explain_answer(error)

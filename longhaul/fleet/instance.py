@@ -16,7 +16,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 
 from longhaul.fleet.imds import Metadata
-from longhaul.fleet.machine import Identity, MachineError
+from longhaul.fleet.machine import Identity, Machine, MachineError
 
 HOOK = "longhaul-fleet-worker"  # name of the group's terminating lifecycle hook
 CONFIG = Config(connect_timeout=3, read_timeout=10, retries={"mode": "standard", "total_max_attempts": 3})
@@ -79,8 +79,11 @@ class GroupInstance:
 class Alone:
     """The `Machine` of a process without a group: nothing replaces it and nothing scales it in."""
 
-    def __init__(self, directory: Path) -> None:
-        """Named for host and directory: that is what only one worker at a time has (F14)."""
+    def __init__(self, directory: Path, identity: Identity | None = None) -> None:
+        """Named for host and directory if it is no instance: that is what one worker at a time has (F14)."""
+        if identity is not None:
+            self.identity = identity
+            return
         host = re.sub(r"[^A-Za-z0-9.-]", "-", socket.gethostname())[:64].lstrip(".-") or "host"
         self.identity = Identity(instance=f"{host}-{hashlib.sha256(bytes(directory.resolve())).hexdigest()[:8]}")
 
@@ -102,16 +105,30 @@ class Alone:
         """See `Machine.release_hook`."""
 
 
-def group_instance(metadata: Metadata) -> GroupInstance:
-    """Find out what the instance is, and its group. `MachineError` if it has none, or if nothing answers."""
-    group = metadata.item(_GROUP)
-    if not group:
+def machine_of(metadata: Metadata | None, directory: Path, *, group_needed: bool) -> Machine:
+    """Find out what a worker runs on; None for a machine that is known to have no metadata service.
+
+    An instance without a group counts, and so does no instance at all, unless a group is needed: then `MachineError`
+    says what is missing.
+    """
+    try:
+        if metadata is None:
+            raise MachineError("there is no metadata service here")
+        identity = metadata.identity()
+        group = metadata.item(_GROUP)
+    except MachineError:
+        if group_needed:
+            raise
+        return Alone(directory)
+    if metadata is not None and group:
+        client = boto3.client("autoscaling", region_name=metadata.region(), config=CONFIG)
+        return GroupInstance(metadata, client, identity, group)
+    if group_needed:
         raise MachineError(
-            "the instance belongs to no Auto Scaling group, or its tags are not in its metadata"
+            f"{identity.instance} belongs to no Auto Scaling group, or its tags are not in its metadata"
             " (InstanceMetadataTags: enabled)"
         )
-    client = boto3.client("autoscaling", region_name=metadata.region(), config=CONFIG)
-    return GroupInstance(metadata, client, metadata.identity(), group)
+    return Alone(directory, identity)
 
 
 @contextlib.contextmanager

@@ -109,3 +109,15 @@ def send_rehearsal(ssm: Any, host: StoredHost, text: str) -> str:
     except BotoCoreError as error:
         raise UnansweredError(f"SendCommand: {type(error).__name__}") from error
     return str(answer["Command"]["CommandId"])
+
+
+def replace_instance(autoscaling: Any, instance: str) -> None:
+    """Terminate an instance without decrement: its group starts another one. An `UnansweredError` passes."""
+    try:
+        autoscaling.terminate_instance_in_auto_scaling_group(InstanceId=instance, ShouldDecrementDesiredCapacity=False)
+    except ClientError as error:
+        raise UnansweredError(
+            f"TerminateInstanceInAutoScalingGroup {instance}: {error.response['Error']['Code']}"
+        ) from error
+    except BotoCoreError as error:
+        raise UnansweredError(f"TerminateInstanceInAutoScalingGroup {instance}: {type(error).__name__}") from error

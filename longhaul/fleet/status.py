@@ -27,7 +27,7 @@ class JobState(StrEnum):
     PENDING = "pending"  # nobody has it, or whoever had it gave it back
     RUNNING = "running"
     EXPIRED = "expired"  # whoever has it has not been heard of: the next worker takes it
-    SUCCEEDED = "succeeded"
+    DONE = "done"  # with success
     FAILED = "failed"  # done, but not with success: failed, report_error, abandoned; or with errors
     CANCELLED = "cancelled"
     UNKNOWN = "unknown"  # its claim was written by another version
@@ -102,7 +102,7 @@ class QueueStatus:
     @property
     def finished(self) -> bool:
         """Whether nothing is left to do."""
-        return all(job.state in (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED) for job in self.jobs)
+        return all(job.state in (JobState.DONE, JobState.FAILED, JobState.CANCELLED) for job in self.jobs)
 
     @property
     def failed(self) -> bool:
@@ -125,7 +125,7 @@ def state_of(now: Seen | None) -> JobState:
     if done.outcome is Outcome.CANCELLED:
         return JobState.CANCELLED
     ended_well = done.outcome is Outcome.SUCCESS and not done.errors and done.report_error is None
-    return JobState.SUCCEEDED if ended_well else JobState.FAILED
+    return JobState.DONE if ended_well else JobState.FAILED
 
 
 def job_status(job: JobDocument, now: Seen | None) -> JobStatus:

@@ -240,7 +240,7 @@ def test_what_is_counted() -> None:
     )
     assert counted.jobs == {
         **dict.fromkeys(JobState, 0),
-        JobState.SUCCEEDED: 1,
+        JobState.DONE: 1,
         JobState.RUNNING: 1,
         JobState.EXPIRED: 1,
         JobState.PENDING: 1,

@@ -12,7 +12,7 @@ from botocore.exceptions import ReadTimeoutError
 from botocore.stub import Stubber
 
 from longhaul.fleet.imds import Metadata, MetadataError
-from longhaul.fleet.instance import HOOK, Alone, GroupInstance, group_instance
+from longhaul.fleet.instance import HOOK, Alone, GroupInstance, machine_of
 from longhaul.fleet.keys import QueueKeys
 from longhaul.fleet.machine import Lifecycle, MachineError
 from tests.unit.fleet.metadata_server import META, MetadataServer, metadata_server
@@ -40,17 +40,31 @@ def stubbed(server: MetadataServer) -> Iterator[tuple[GroupInstance, Stubber]]:
         stubber.assert_no_pending_responses()
 
 
-def test_it_is_found_out(server: MetadataServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_found_out(server: MetadataServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """From metadata alone: no permission to describe anything is needed."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "k")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
-    machine = group_instance(Metadata(server.endpoint))
+    machine = machine_of(Metadata(server.endpoint), tmp_path, group_needed=True)
+    assert isinstance(machine, GroupInstance)
     assert machine._autoscaling.meta.region_name == "us-west-2"
     assert machine.identity.instance == INSTANCE
     assert machine.identity.lifecycle is Lifecycle.SPOT
+
+
+def test_what_has_no_group(server: MetadataServer, tmp_path: Path) -> None:
+    """F16: is enough for a worker that need not retire its host, and named if it must."""
     del server.items[GROUP]
+    lone = machine_of(Metadata(server.endpoint), tmp_path, group_needed=False)
+    assert isinstance(lone, Alone)
+    assert lone.identity.instance == INSTANCE
     with pytest.raises(MachineError, match="no Auto Scaling group"):
-        group_instance(Metadata(server.endpoint))
+        machine_of(Metadata(server.endpoint), tmp_path, group_needed=True)
+    server.trouble["/latest/api/token"] = "reset"
+    for metadata in (None, Metadata(server.endpoint)):
+        nothing = machine_of(metadata, tmp_path, group_needed=False)
+        assert nothing.identity == Alone(tmp_path).identity
+        with pytest.raises(MachineError):
+            machine_of(metadata, tmp_path, group_needed=True)
 
 
 def test_the_groups_calls(stubbed: tuple[GroupInstance, Stubber]) -> None:

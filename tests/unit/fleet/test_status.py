@@ -44,7 +44,7 @@ def seen(lease: Lease | None, age: float = 0) -> Seen:
         (seen(body(state=State.RUNNING, seconds=300), 310), JobState.EXPIRED),
         (seen(body(state=State.RELEASED), 10_000), JobState.PENDING),
         (seen(body(state=State.INTERRUPTED), 10_000), JobState.PENDING),
-        (seen(done(Outcome.SUCCESS), 10_000), JobState.SUCCEEDED),
+        (seen(done(Outcome.SUCCESS), 10_000), JobState.DONE),
         (seen(done(Outcome.SUCCESS, errors=("q1 unconfirmed",))), JobState.FAILED),
         (seen(done(Outcome.SUCCESS, report_error="x")), JobState.FAILED),
         (seen(done(Outcome.FAILED)), JobState.FAILED),
@@ -121,13 +121,13 @@ def test_a_look(store: MemoryStore, clock: Clock, observer: Observer) -> None:
     status = observer.look()
     assert _states(status) == {
         "a": JobState.EXPIRED,
-        "b": JobState.SUCCEEDED,
+        "b": JobState.DONE,
         "c": JobState.FAILED,
         **dict.fromkeys("def", JobState.PENDING),
     }
     assert [slot.state for slot in status.slots] == [JobState.PENDING, JobState.EXPIRED, JobState.PENDING]
     assert [(one.host.instance, one.alive) for one in status.hosts] == [("i-1", False), ("i-2", True)]
-    assert status.counts == {JobState.PENDING: 3, JobState.EXPIRED: 1, JobState.SUCCEEDED: 1, JobState.FAILED: 1}
+    assert status.counts == {JobState.PENDING: 3, JobState.EXPIRED: 1, JobState.DONE: 1, JobState.FAILED: 1}
     assert (status.finished, status.failed, status.paused) == (False, True, False)
     store.store(KEYS.document("paused.json"), b"{}")
     assert observer.look().paused
@@ -142,7 +142,7 @@ def test_what_did_not_change_is_not_fetched_again(store: MemoryStore, clock: Clo
     put_lease(store, KEYS.claim("a"), done(Outcome.SUCCESS))
     clock.now += 400
     states = _states(observer.look())
-    assert states["a"] is JobState.SUCCEEDED
+    assert states["a"] is JobState.DONE
     assert states["b"] is JobState.EXPIRED
     assert [request for request in store.requests if request.startswith("GET")] == ["GET fleet/q/claims/a"]
 
