@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol, TypeVar
 
 import msgspec
 
@@ -25,6 +25,8 @@ SUCCEEDED, FAILED, STOPPED, INTERRUPTED = 0, 1, 75, 130  # exit codes
 FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.5, 15.0  # between two tries to store a record
 PATIENCE_SECONDS = 600.0  # for that, when no deadline bounds it
 MOST_REPEATS = 5  # of a trial that is disturbed each time
+
+T = TypeVar("T")
 
 
 class Assignment(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,8 +163,14 @@ class Orchestrator:
     def _record(self, start: Start, measured: Measured, seconds: float) -> Record:
         disturbed_by: tuple[str, ...] = ()
         outcome = measured.outcome
-        if self.strays is not None and outcome is not Outcome.INTERRUPTED:
-            disturbed_by = tuple(self.strays(start.started))
+        strays = self.strays
+        if strays is not None and outcome is not Outcome.INTERRUPTED:
+            disturbed_by = self._insist(
+                lambda: tuple(strays(start.started)),
+                Exception,  # an adapter's
+                "not_looked",
+                "queries of earlier attempts could not be looked for",
+            )
             outcome = Outcome.DISTURBED if disturbed_by else outcome
         return Record(
             **msgspec.structs.asdict(start),
@@ -212,17 +220,21 @@ class Orchestrator:
         """Store it before anything else starts; wait for that until the deadline. It is no failure of the job (S44)."""
         if self.remote is None:
             return
+        remote = self.remote
+        self._insist(lambda: remote.put(name, body), StoreError, "not_stored", f"{name} could not be stored")
+
+    def _insist(self, call: Callable[[], T], errors: type[Exception], event: str, trouble: str) -> T:
+        """Call until it succeeds, or until the deadline: nothing goes on without it."""
         given_up = self.runtime.clock() + PATIENCE_SECONDS
         wait = FIRST_WAIT_SECONDS
         while True:
             if self._over():
-                raise _End(STOPPED, f"the deadline is over, and {name} is not stored")
+                raise _End(STOPPED, f"the deadline is over, and {trouble}")
             try:
-                self.remote.put(name, body)  # once also when interrupted: what was measured is worth a try
-                return
-            except StoreError as error:
-                self._tell("not_stored", name=name, error=str(error))
-                reason = f"{name} could not be stored: {error}"
+                return call()  # once also when interrupted: what was measured is worth a try
+            except errors as error:
+                reason = f"{trouble}: {error or type(error).__name__}"
+                self._tell(event, error=reason)
             self._check()
             now = self.runtime.clock()
             deadline = self.deadline()

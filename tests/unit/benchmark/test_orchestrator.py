@@ -277,6 +277,34 @@ def test_a_trial_that_is_always_disturbed_fails() -> None:
     assert len(host.ran()) == 10 * (MOST_REPEATS + 1)
 
 
+def test_queries_that_cannot_be_looked_for_are_looked_for_again() -> None:
+    """I5, L4: an error of the service is no end, and no proof that nothing ran beside the trial."""
+    host = Host()
+    looks: list[datetime] = []
+
+    def strays(since: datetime) -> list[str]:
+        looks.append(since)
+        if len(looks) == 1:
+            raise ConnectionError
+        return ["q-1"] if len(looks) == 2 else []
+
+    assert host.orchestrate(PLAN, 2, strays=strays) == SUCCEEDED
+    assert looks[0] == looks[1]
+    assert next(iter(records_of(host).values())).outcome is Outcome.DISTURBED
+
+
+def test_what_may_have_been_disturbed_is_not_recorded() -> None:
+    """I5: until the deadline nobody could tell."""
+    host = Host(deadline=1500)
+
+    def strays(since: datetime) -> list[str]:
+        raise ConnectionError
+
+    assert host.orchestrate(PLAN, 2, strays=strays) == STOPPED
+    assert len(host.ran()) == 1
+    assert not records_of(host)
+
+
 def test_a_laptop_needs_no_store() -> None:
     """Without `--checkpoint` the folder is all there is."""
     host = Host(refuse=lambda name: True)
