@@ -87,17 +87,17 @@ class Host:
     # ---- the store -------------------------------------------------------------------------------------------------
     def get(self, key: str) -> Found | None:
         """See `Store.get`."""
-        found: Found | None = self._request("GET", key, partial(self.server.get, key))
+        found: Found | None = self.request("GET", key, partial(self.server.get, key))
         return found
 
     def put(self, key: str, body: bytes, *, replaces: str | None) -> str | None:
         """See `Store.put`."""
-        etag: str | None = self._request("PUT", key, partial(self._put, key, body, replaces))
+        etag: str | None = self.request("PUT", key, partial(self._put, key, body, replaces))
         return etag
 
     def list(self, prefix: str) -> Listing:
         """See `Store.list`."""
-        listing: Listing = self._request("LIST", prefix, partial(self.server.list, prefix))
+        listing: Listing = self.request("LIST", prefix, partial(self.server.list, prefix))
         return listing
 
     def _put(self, key: str, body: bytes, replaces: str | None, skew: int) -> str | None:
@@ -106,10 +106,10 @@ class Host:
             self.world.at(0, self.at_next_write)
         return etag
 
-    def _request(self, verb: str, key: str, carry_out: Callable[[int], Any]) -> Any:
+    def request(self, verb: str, key: str, carry_out: Callable[[int], Any], tries: int = TRIES) -> Any:
         """Try, and try again. `carry_out` takes how far the answering server's clock is off."""
         world = self.world
-        for number in range(TRIES):
+        for number in range(tries):
             if number:
                 world.sleep(0.5)
             if world.now < self.cut_off_until:

@@ -15,6 +15,7 @@ from longhaul.fleet.lease import Completion, Lease, Owner, Seen, State
 from longhaul.fleet.objects import Found, Listed, Listing
 from tests.simulation.world import ViolationError, World
 
+WITHOUT_SUMMARY = (rules.Outcome.REPORT_ERROR, rules.Outcome.ABANDONED)
 EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
 
 
@@ -42,6 +43,7 @@ class Server:
         self.objects: dict[str, Stored] = {}
         self.holdings: dict[str, list[tuple[Holding, Callable[[], bool]]]] = {}
         self.completions: dict[tuple[str, int], Lease] = {}
+        self.on_done: Callable[[str, Lease], None] = lambda key, lease: None  # for what else must be true
         self.attempts: dict[str, int] = {}
         self._done_by: set[tuple[str, Owner, int]] = set()
         self.last_eaten = -1.0  # when a lifecycle rule last took something
@@ -90,6 +92,10 @@ class Server:
             self.world.note(f"    S3 has {key} {_short(body)}")
         return etag
 
+    def etag_of(self, body: bytes) -> str | None:
+        """That an object with these bytes has, if there ever was one."""
+        return self._etags.get(body)
+
     def eat(self, job: str) -> None:
         """A lifecycle rule takes a finished job's claim (S56)."""
         key = self.keys.claim(job)
@@ -100,9 +106,13 @@ class Server:
             self.completions.pop((key, there.generation))  # nothing is left that could tell: the job runs again
         self.world.note(f"    a lifecycle rule takes {key}")
         self.last_eaten = self.world.now
-        del self.objects[key]
-        for folder in self._folders[key]:
-            del folder[key]
+        self.delete(key)
+
+    def delete(self, key: str) -> None:
+        """As an operator may; workers never do."""
+        if self.objects.pop(key, None) is not None:
+            for folder in self._folders[key]:
+                del folder[key]
 
     def requeue(self, job: str) -> None:
         """An operator wants a finished job to run again: the next generation."""
@@ -110,17 +120,7 @@ class Server:
         there = self.lease(key)
         if there is None or there.state is not State.DONE:
             return
-        again = Lease(
-            nonce=f"requeue-{self.world.now}",
-            sequence=0,
-            state=State.RELEASED,
-            owner=there.owner,
-            attempt=there.attempt,
-            generation=there.generation + 1,
-            lease_seconds=there.lease_seconds,
-            renewed=there.renewed,
-            expires=there.expires,
-        )
+        again = rules.requeued(there, resume=False, nonce=f"requeue-{self.world.now}", wall=there.renewed)
         self.put(key, rules.encode(again), self.objects[key].etag)
 
     # ---- what is true ----------------------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ class Server:
         self.attempts[key] = max(self.attempts.get(key, 0), new.attempt)
         if there is not None and old is not None and old.state is State.RUNNING:
             age = self.world.now - there.written
-            if age < old.lease_seconds:
+            if age < old.lease_seconds and old.owner.instance != new.owner.instance:  # its own host knows better (F14)
                 raise ViolationError(f"I1 {key} is taken from {_who(old)} by {new.owner.worker} after {age:.1f} s")
         for holding, alive in self.holdings.get(key, ()):
             if holding.owner != new.owner and alive() and holding.held:
@@ -207,12 +207,14 @@ class Server:
         if not same and before is None:
             raise ViolationError(f"I2 {key}: completed by {_who(new)}, which is not its owner")
         completion = new.completion or Completion(outcome=rules.Outcome.FAILED)
-        if completion.summary not in self.objects:
+        without = completion.summary is None and completion.outcome in WITHOUT_SUMMARY
+        if completion.summary not in self.objects and not without:
             raise ViolationError(f"I3 {key}: done without its summary")
         for record in completion.records:
             if record.key not in self.objects or self.objects[record.key].etag != record.etag:
                 raise ViolationError(f"I3 {key}: done with a record that is not there, {record.key}")
         self.completions[key, new.generation] = new
+        self.on_done(key, new)
         self._done_by.add((key, new.owner, new.attempt))
 
 
