@@ -139,6 +139,11 @@ def test_s75_one_unfinished_queue_a_stack(stack: Stack, runtime: Runtime) -> Non
         finish(stack, KEYS, job, Outcome.FAILED)
     put(stack, OTHER, runtime)
     assert sorted(stack.queues()) == ["other", "q"]
+    for job in ("a", "b"):
+        finish(stack, OTHER, job)
+    operations.requeue(stack.store, OTHER, "b", runtime, resume=True)
+    with pytest.raises(RefusedError, match="queue other of this stack is unfinished, 1 jobs, b say"):
+        put(stack, QueueKeys("third"), runtime)
 
 
 def test_s75_of_many_that_publish_at_once_one_wins_at_most(stack: Stack, runtime: Runtime) -> None:
@@ -239,6 +244,13 @@ def test_removing_what_is_another_version(stack: Stack) -> None:
     """F25: what somebody else wrote meanwhile stays, as far as the store knows conditional deletes; S3 does."""
     etag = stack.store.put("fleet/q/paused.json", b"1", replaces=None)
     assert etag is not None
+    asked: list[str] = []
+    stack._client.meta.events.register(
+        "before-parameter-build.s3.DeleteObject", lambda params, **named: asked.append(params["IfMatch"]), "asked"
+    )
+    stack.remove("fleet/q/nothing", etag)
+    stack._client.meta.events.unregister("before-parameter-build.s3.DeleteObject", unique_id="asked")
+    assert asked == [f'"{etag}"']
     stack.remove("fleet/q/paused.json", etag)
     assert stack.store.get("fleet/q/paused.json") is None
     stack.remove("fleet/q/paused.json", etag)
@@ -301,6 +313,18 @@ def test_a_broken_queue_is_said_to_be(stack: Stack, runtime: Runtime, name: str)
     else:
         with pytest.raises(QueueError, match="lifecycle rule"):
             queue.read(stack.store, KEYS)
+
+
+def test_documents_of_another_queue(stack: Stack, runtime: Runtime) -> None:
+    """F10: whole and consistent, but not those that were published."""
+    put(stack, KEYS, runtime)
+    for name, body in documents({"id": "c"}).files.items():
+        found = stack.store.get(KEYS.document(name))
+        assert found is not None
+        if found.body != body:
+            assert stack.store.put(KEYS.document(name), body, replaces=found.etag)
+    with pytest.raises(QueueError, match=r"manifest.json is not the one that queue.json names"):
+        queue.read(stack.store, KEYS)
 
 
 # ---- requeue, pause --------------------------------------------------------------------------------------------------
