@@ -27,6 +27,7 @@ UNSTORED = 75  # exit code of a run that met the deadline, or whose records coul
 SETTLED_ITSELF = (0, 1, 130)  # exit codes of a run that has cancelled its queries
 QUIESCE_SECONDS = 420.0  # after which quiescing counts as not confirmed; it gives itself 300
 LOOK_SECONDS = 5.0
+JOURNAL_SECONDS = 5.0
 
 # F13: all before 100 s have passed since the notice
 INTERRUPT_SECONDS, HAND_OVER_KILL_SECONDS, UPLOAD_SECONDS, CLAIM_SECONDS, SLOTS_SECONDS = 20.0, 3.0, 45.0, 20.0, 10.0
@@ -43,7 +44,10 @@ class How(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Ending:
-    """How an attempt ended, and what it left."""
+    """How an attempt ended, and what it left. While it ran, its whole run was on record as unsettled (I5).
+
+    So a worker that starts after a crash knows what to settle before it takes anything.
+    """
 
     how: How
     quarantine: Quarantine | None = None  # what has to be settled before this host takes anything (I5)
@@ -107,11 +111,13 @@ class Attempt:
         for one in earlier:
             control.insist(f"downloading attempt {one.attempt.number}", partial(results.download, one))
         if earlier:
-            self._to_settle = earlier
             self._unconfirmed = self._quiesce(earlier)
             if self._unconfirmed is not None:
+                self._to_settle = earlier
                 raise GivenUpError("queries of earlier attempts may still run")
         control.look_again(LOOK_SECONDS)
+        record = Quarantine(places=(place,), unconfirmed=Unconfirmed(queries=(), prefixes=()))
+        control.call("putting the run on record", partial(self._equipment.journal.write, record), JOURNAL_SECONDS)
         self._to_settle, self._started, self._measuring = (place,), True, True
         code = control.run(lambda wake: work.run(place, earlier, on_exit=wake))
         self._measuring = False

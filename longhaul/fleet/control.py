@@ -15,6 +15,7 @@ from longhaul.fleet.objects import Store
 from longhaul.fleet.results import AlienAttemptError, Results
 from longhaul.fleet.runtime import Runtime
 from longhaul.fleet.slots import Slots
+from longhaul.fleet.surroundings import Journal
 from longhaul.fleet.tasks import Task, Waiter
 from longhaul.fleet.watch import Watch
 from longhaul.fleet.work import Work
@@ -38,6 +39,7 @@ class Equipment:
     slots: Slots
     work: Work
     results: Results
+    journal: Journal
     lookout: Lookout
     waiter: Waiter  # of the one thread that runs attempts
     runtime: Runtime

@@ -6,7 +6,7 @@ import logging
 from functools import partial
 
 from longhaul.fleet.aside import AliveError, Aside
-from longhaul.fleet.attempt import QUIESCE_SECONDS
+from longhaul.fleet.attempt import JOURNAL_SECONDS, QUIESCE_SECONDS
 from longhaul.fleet.errors import FleetError
 from longhaul.fleet.keeper import Keeper
 from longhaul.fleet.runtime import Runtime
@@ -16,7 +16,6 @@ from longhaul.fleet.work import Work
 logger = logging.getLogger(__name__)
 
 SETTLE_SECONDS = 60.0  # between two tries
-JOURNAL_SECONDS = 5.0
 
 
 class Custody:

@@ -80,7 +80,7 @@ class Journal(Protocol):
     """What outlives the worker's process, on the host's disk. An OSError may pass."""
 
     def quarantine(self) -> Quarantine | None:
-        """What an earlier worker left to be settled."""
+        """What an earlier worker left to be settled: also a run that it crashed in."""
 
     def write(self, quarantine: Quarantine | None) -> None:
         """Keep it, so that it is there even if the host loses its power now; None clears it."""

@@ -128,6 +128,7 @@ class Worker:
             slots=slots,
             work=published.work,
             results=published.results,
+            journal=self._journal,
             lookout=self.lookout,
             waiter=self._waiter,
             runtime=self._runtime,
@@ -139,13 +140,14 @@ class Worker:
         handed_over = ending.how is How.HANDED_OVER
         if handed_over:
             self._aside.heeds_notice = False
-        kept = ending.quarantine is None or self._custody.keep(ending.quarantine)
+        kept = self._custody.keep(ending.quarantine)  # instead of the run, which was on record while it lasted
         if handed_over:
             return self._leave()
         if ending.quarantine is None:
             return None
         if not kept:  # a worker that starts again would not know of it
             self._custody.settle(ending.quarantine)
+            self._custody.keep(None)
             return None
         self._keeper.record(Doing.QUARANTINED, quarantine=ending.quarantine.unconfirmed, why=ending.why)
         return QUARANTINED

@@ -94,6 +94,14 @@ ATTEMPTS: tuple[Mutant, ...] = (
         "test_attempt.py::test_s6_a_notice_is_looked_for_once_more_before_the_run",
     ),
     mutant(
+        "a run is not put on record",
+        "I5 F14",
+        "attempt",
+        '        control.call("putting the run on record", partial(self._equipment.journal.write, record), JOURNAL_SECONDS)\n',
+        "",
+        "test_worker.py::test_a_worker_that_crashed_in_a_run_settles_it_first",
+    ),
+    mutant(
         "records that could not be stored are published",
         "F19",
         "attempt",

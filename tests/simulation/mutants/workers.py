@@ -303,6 +303,14 @@ WORKERS: tuple[Mutant, ...] = (
         "test_worker.py::test_a_quarantine_that_cannot_be_kept_is_settled_on_the_spot",
     ),
     mutant(
+        "a run that is over stays on record",
+        "L5",
+        "worker",
+        "kept = self._custody.keep(ending.quarantine)",
+        "kept = ending.quarantine is None or self._custody.keep(ending.quarantine)",
+        "test_worker.py::test_a_worker_works_its_queue_off",
+    ),
+    mutant(
         "the queue is waited for without end",
         "S79 L5",
         "worker",

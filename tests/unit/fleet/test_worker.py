@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
+import math
 
 import pytest
 from msgspec.structs import replace
@@ -17,7 +19,7 @@ from longhaul.fleet.taking import Job
 from longhaul.fleet.work import Unconfirmed
 from longhaul.fleet.worker import INTERRUPTED, QUARANTINED, RETIRED
 from tests.unit.fleet.memory import OTHER, body, put_lease
-from tests.unit.fleet.virtual import BOUND, NOTICE, QUEUE, Fleet, StageMachine, StageProcess
+from tests.unit.fleet.virtual import BOUND, NOTICE, QUEUE, Fleet, Host, StageMachine, StageProcess
 
 LEFT = Quarantine(
     places=(Place(job="a", attempt=Attempt(generation=0, number=1)),),
@@ -62,6 +64,7 @@ def test_a_worker_works_its_queue_off(fleet: Fleet) -> None:
     assert fleet.count("i-1 protected") == 1, "once, for all that it takes in a row"
     assert fleet.hosts.records[-1].doing is Doing.ENDED
     assert fleet.hosts.records[-1].why == "every job is done"
+    assert fleet.journal.kept is None
 
 
 def test_without_a_host_to_terminate_only_the_worker_ends(fleet: Fleet) -> None:
@@ -215,11 +218,44 @@ def test_a_quarantine_that_cannot_be_kept_is_settled_on_the_spot(fleet: Fleet) -
     """I5: the next worker would not know of it."""
     fleet.work.run_ends = (50, 1)
     fleet.work.quiesce_ends = [(35, 75)] * 3 + [(35, 0)]
-    fleet.journal.errors = {"write": [OSError()] * 9}
+    fleet.at(30, lambda: fleet.journal.errors.update(write=[OSError()]))
     assert fleet.works() == RETIRED
+    assert fleet.journal.kept is None
     runs = [at for at, did in fleet.did if did.startswith("run 1")]
     settled = next(at for at, did in fleet.did if did == "quiesce exit 0")
     assert runs[0] < settled < runs[1]
+
+
+@pytest.mark.parametrize("at", [100, 150])
+def test_a_worker_that_crashed_in_a_run_settles_it_first(fleet: Fleet, at: float) -> None:
+    """I5, F14: nobody wrote down that its queries may run on, and the next job may be another one."""
+    crashed = Host()
+
+    def main() -> int:
+        fleet.world.spawn(crashed, worker.run)
+        return 0
+
+    fleet.runtime = dataclasses.replace(fleet.runtime, spawn=lambda what: fleet.world.spawn(crashed, what))
+    worker = fleet.worker()
+    fleet.at(at, lambda: setattr(crashed, "paused_until", math.inf))
+    fleet.play(main, until=1000)
+    assert fleet.journal.kept is not None
+    (place,) = fleet.journal.kept.places
+    after = Fleet()
+    after.journal.kept, after.store.objects = fleet.journal.kept, fleet.store.objects
+    assert after.works() == RETIRED
+    assert after.first(f"quiesce {place.attempt.number}") < after.first("quarantine cleared") < after.first("run")
+    assert after.is_done("a")
+    assert after.is_done("b")
+    assert after.journal.kept is None
+
+
+def test_a_run_that_cannot_be_put_on_record_does_not_start(fleet: Fleet) -> None:
+    """I5: after a crash nobody would know of it."""
+    fleet.journal.errors = {"write": [OSError()] * 2}
+    assert fleet.works() == RETIRED
+    assert fleet.first(f"{QUEUE.claims}") < fleet.first("quarantine kept") < fleet.first("run")
+    assert {fleet.store.lease(QUEUE.claim(job)).attempt for job in ("a", "b")} == {1, 2}
 
 
 def test_s46_a_claim_of_its_own_that_it_does_not_run_is_released(fleet: Fleet) -> None:

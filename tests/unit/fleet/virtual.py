@@ -32,9 +32,8 @@ BOUND = 100.0  # F13
 
 @dataclass
 class Host:
-    """What tasks run on."""
+    """What tasks run on; what never goes on again has crashed."""
 
-    dead: bool = False
     paused_until: float = 0.0
 
 
@@ -292,6 +291,7 @@ class Scene(Stage):
         super().__init__()
         self.store = StageStore(self)
         self.work, self.results, self.notices = StageWork(self), StageResults(self), StageNotices()
+        self.journal = StageJournal(self)
         self.waiter = Waiter(self.runtime)
         self.lookout = Lookout(self.notices, self.runtime, look_seconds)
         self.slots = Slots(count=weight, owner=ME, store=self.store, runtime=self.runtime, terms=LEASE)
@@ -320,6 +320,7 @@ class Scene(Stage):
             slots=self.slots,
             work=self.work,
             results=self.results,
+            journal=self.journal,
             lookout=self.lookout,
             waiter=self.waiter,
             runtime=self.runtime,
@@ -471,7 +472,7 @@ class Fleet(Scene):
     def __init__(self, jobs: Sequence[Job] = (Job(id="a", api_weight=1), Job(id="b", api_weight=1))) -> None:
         super().__init__(weight=2)
         self.machine = StageMachine(self, "i-1")
-        self.hosts, self.journal = StageHosts(self), StageJournal(self)
+        self.hosts = StageHosts(self)
         published = Published(jobs=tuple(jobs), api_slots=2, work=self.work, results=self.results)
         self.queue = StageQueue(self, published)
         self.jobs = jobs
