@@ -81,8 +81,8 @@ ATTEMPTS: tuple[Mutant, ...] = (
         "it runs beside earlier queries",
         "S43 I5",
         "attempt",
-        "            if self._unconfirmed is not None:\n                raise GivenUpError(",
-        "            if False:\n                raise GivenUpError(",
+        "            if self._unconfirmed is not None:\n                self._to_settle",
+        "            if False:\n                self._to_settle",
         "test_attempt.py::test_earlier_queries_that_may_run_on_stop_the_attempt",
     ),
     mutant(
@@ -97,8 +97,8 @@ ATTEMPTS: tuple[Mutant, ...] = (
         "a run is not put on record",
         "I5 F14",
         "attempt",
-        '        control.call("putting the run on record", partial(self._equipment.journal.write, record), JOURNAL_SECONDS)\n',
-        "",
+        "partial(self._equipment.journal.write, record)",
+        "lambda: None",
         "test_worker.py::test_a_worker_that_crashed_in_a_run_settles_it_first",
     ),
     mutant(
