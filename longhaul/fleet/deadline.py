@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import math
 import mmap
@@ -30,9 +31,13 @@ class DeadlineFile:
     def create(cls, path: Path) -> DeadlineFile:
         """Make a new file in which the deadline is over.
 
-        A file that is there is replaced, not written to: a command left over from a worker that died keeps the old
-        one, whose deadline nobody moves any more (I5).
+        A file that is there is ended, then replaced: a command left over from a worker that died keeps the old one,
+        whose deadline is over and moved by nobody any more (I5).
         """
+        with contextlib.suppress(OSError):
+            old = cls(path)
+            old.write(-math.inf)
+            old.close()
         new = path.with_name(path.name + ".new")
         new.write_bytes(bytes(ctypes.c_double(-math.inf)))
         new.replace(path)

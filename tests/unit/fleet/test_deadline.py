@@ -41,14 +41,14 @@ def test_another_process_sees_every_change(tmp_path: Path) -> None:
     mine.close()
 
 
-def test_a_new_worker_does_not_extend_an_old_ones_deadline(tmp_path: Path) -> None:
-    """I5: an orchestrator that outlived its worker keeps the deadline that it had."""
+def test_a_new_worker_ends_an_old_ones_deadline_and_never_extends_it(tmp_path: Path) -> None:
+    """I5: an orchestrator that outlived its worker starts nothing any more."""
     DeadlineFile.create(tmp_path / "deadline").write(5.0)
     orphan = DeadlineFile.open(tmp_path / "deadline")
     new = DeadlineFile.create(tmp_path / "deadline")
     assert new.read() == -math.inf
     new.write(100.0)
-    assert orphan.read() == 5.0
+    assert orphan.read() == -math.inf
     assert DeadlineFile.open(tmp_path / "deadline").read() == 100.0
 
 
