@@ -78,8 +78,8 @@ class TrialProcesses:
 
     def _judge(self, process: _Process, said: str | None, assignment: Assignment) -> Measured:
         measured = process.measured()
-        if measured is not None:
-            return measured
+        if measured is not None and not (measured.outcome is Outcome.FAILED and self._interrupted.is_set()):
+            return measured  # a failure beside an interrupt may be its doing: the command was signalled too
         if said is None and process.exit_code in _SIGNALLED:
             self._interrupted.wait(SIGNAL_SECONDS)  # a signal to the whole group reaches its members one by one
         if self._interrupted.is_set():

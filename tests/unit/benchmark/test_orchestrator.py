@@ -250,6 +250,7 @@ def test_a_success_that_an_interrupt_came_upon_counts() -> None:
     assert len(host.ran()) == 1
     assert [record.outcome for record in records_of(host).values()] == [Outcome.SUCCESS]
     assert any(name.endswith("warmup-0.g0-a1.json") for name in host.stored)
+    assert len(trials_of(host).starts) == 1, "no trial seems to have been started that was not"
 
 
 def test_a_trial_beside_an_earlier_attempts_query_is_repeated() -> None:

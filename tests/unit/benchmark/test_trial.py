@@ -273,6 +273,22 @@ def test_a_trial_that_ended_before_it_is_listened_to(executor: TrialProcesses, m
     assert time.monotonic() - began < 10
 
 
+@pytest.mark.parametrize(("code", "outcome"), [("import sys; sys.exit(3)", "interrupted"), ("pass", "success")])
+def test_a_failure_beside_an_interrupt_is_no_failure(
+    executor: TrialProcesses, monkeypatch: pytest.MonkeyPatch, code: str, outcome: str
+) -> None:
+    """F13: the signal may have met the command before the trial's process; S52: a success counts."""
+    follow = trial._Process.follow
+
+    def interrupted(process: trial._Process, *arguments: Any) -> str | None:
+        said = follow(process, *arguments)
+        executor.interrupt()
+        return said
+
+    monkeypatch.setattr(trial._Process, "follow", interrupted)
+    assert executor.run(python(code)).outcome == outcome
+
+
 # ---- an adapter of somebody else -------------------------------------------------------------------------------------
 class SomeAdapter:
     """Does what its case says; trials import it from here."""
