@@ -164,7 +164,7 @@ class Orchestrator:
         disturbed_by: tuple[str, ...] = ()
         outcome = measured.outcome
         strays = self.strays
-        if strays is not None and outcome is not Outcome.INTERRUPTED:
+        if strays is not None and outcome not in (Outcome.INTERRUPTED, Outcome.UNSUPPORTED):
             disturbed_by = self._insist(
                 lambda: tuple(strays(start.started)),
                 Exception,  # an adapter's
