@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -40,8 +42,10 @@ class Host:
 class Stage:
     """A world with one host, and what happened in it."""
 
-    def __init__(self) -> None:
-        self.world, self.host = World(), Host()
+    def __init__(self, world: Any = None) -> None:
+        self.world, self.host = world or World(), Host()
+        self.lock = threading.Lock if world else lambda: Lock(self.world)
+        self.event = threading.Event if world else lambda: Event(self.world)
         self.did: list[tuple[float, str]] = []
         tokens, fractions = itertools.count(), itertools.cycle((0.5, 0.2, 0.8))
         self.runtime = Runtime(
@@ -50,8 +54,8 @@ class Stage:
             sleep=self.world.sleep,
             token=lambda: f"token-{next(tokens)}",
             fraction=lambda: next(fractions),
-            lock=lambda: Lock(self.world),
-            event=lambda: Event(self.world),
+            lock=lambda: self.lock(),
+            event=lambda: self.event(),
             spawn=lambda what: self.world.spawn(self.host, what),
         )
 
@@ -77,7 +81,7 @@ class Stage:
 
     def hang(self) -> None:
         """Never come back."""
-        Event(self.world).wait()
+        self.event().wait(None if isinstance(self.world, World) else 30)
 
     def play(self, main: Callable[[], Any], until: float = 20000) -> Any:
         """What it returns; an error if it does not end."""
@@ -96,6 +100,36 @@ class Stage:
         if isinstance(results[0], Exception):
             raise results[0]
         return results[0]
+
+
+class RealWorld:
+    """The same on real time, with real threads."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+
+    @property
+    def now(self) -> float:
+        """Seconds since it was made."""
+        return time.monotonic() - self._began
+
+    def sleep(self, seconds: float) -> None:
+        """Let time go by."""
+        time.sleep(seconds)
+
+    def at(self, seconds: float, what: Callable[[], None]) -> None:
+        """Let something happen then."""
+        timer = threading.Timer(seconds, what)
+        timer.daemon = True
+        timer.start()
+
+    def spawn(self, host: Host, what: Callable[[], None]) -> None:
+        """Start a thread."""
+        threading.Thread(target=what, daemon=True).start()
+
+    def run(self, until: float) -> None:
+        """Wait for that time, at most half a minute."""
+        time.sleep(min(until, 30) - self.now)
 
 
 class StageClock(Clock):
@@ -287,14 +321,15 @@ class StageNotices:
 class Scene(Stage):
     """A job and the attempt at it."""
 
-    def __init__(self, weight: int = 2, look_seconds: float = 5.0) -> None:
-        super().__init__()
+    def __init__(self, weight: int = 2, look_seconds: float = 5.0, world: Any = None, terms: Terms = LEASE) -> None:
+        super().__init__(world)
+        self.terms = terms
         self.store = StageStore(self)
         self.work, self.results, self.notices = StageWork(self), StageResults(self), StageNotices()
         self.journal = StageJournal(self)
         self.waiter = Waiter(self.runtime)
         self.lookout = Lookout(self.notices, self.runtime, look_seconds)
-        self.slots = Slots(count=weight, owner=ME, store=self.store, runtime=self.runtime, terms=LEASE)
+        self.slots = Slots(count=weight, owner=ME, store=self.store, runtime=self.runtime, terms=terms)
         self.weight = weight
         self.claim = QUEUE.claim("job")
 
@@ -306,7 +341,7 @@ class Scene(Stage):
             owner=owner,
             store=self.store,
             runtime=self.runtime,
-            terms=LEASE,
+            terms=self.terms,
             measured=self.results.measured,
             on_deadline=self.work.tell_deadline,
         )
@@ -324,7 +359,7 @@ class Scene(Stage):
             lookout=self.lookout,
             waiter=self.waiter,
             runtime=self.runtime,
-            terms=LEASE,
+            terms=self.terms,
         )
 
     def notice_at(self, seconds: float) -> None:
@@ -338,18 +373,18 @@ class Scene(Stage):
 
     def attempt(self, until: float = 20000) -> Ending:
         """Take the job, and run the attempt to its end."""
-
-        def main() -> Ending:
-            self.lookout.start(self.waiter.wake)
-            taken = self.taker().take(Job(id="job", api_weight=self.weight))
-            assert isinstance(taken, Taken)
-            try:
-                return Attempt(self.equipment, taken).run()
-            finally:
-                self.lookout.stop()
-
-        ending: Ending = self.play(main, until)
+        ending: Ending = self.play(self.attempt_here, until)
         return ending
+
+    def attempt_here(self) -> Ending:
+        """The same, in the thread that calls."""
+        self.lookout.start(self.waiter.wake)
+        taken = self.taker().take(Job(id="job", api_weight=self.weight))
+        assert isinstance(taken, Taken)
+        try:
+            return Attempt(self.equipment, taken).run()
+        finally:
+            self.lookout.stop()
 
     def slot_states(self) -> set[str]:
         """Of all slots."""
@@ -489,7 +524,7 @@ class Fleet(Scene):
             "hosts": self.hosts,
             "journal": self.journal,
             "runtime": self.runtime,
-            "terms": LEASE,
+            "terms": self.terms,
             "terminate_host": True,
         }
         return Worker(**{**given, **options})
