@@ -144,7 +144,8 @@ def upsert_parts(table: Table) -> str:
     )
 
 
-# Claims of other logs that rival with what this log holds now or held before.
+# Claims of other logs that rival with what this log holds now or held before. Those that rival for a place that it held
+# are of the eval that it was of, whose lock is taken and whose logs are looked at in any case.
 RELATED = """
 SELECT o.location, o.eval_id FROM log_sample o JOIN incoming_sample i ON o.sample_uuid = i.uuid
  WHERE o.location <> %(location)s
@@ -153,10 +154,6 @@ SELECT o.location, o.eval_id FROM log_sample o JOIN incoming_sample i ON o.id = 
  WHERE o.eval_id = %(eval_id)s AND o.location <> %(location)s
 UNION
 SELECT o.location, o.eval_id FROM log_sample m JOIN log_sample o ON o.sample_uuid = m.sample_uuid
- WHERE m.location = %(location)s AND o.location <> %(location)s
-UNION
-SELECT o.location, o.eval_id FROM log_sample m
-  JOIN log_sample o ON o.eval_id = m.eval_id AND o.id = m.id AND o.epoch = m.epoch
  WHERE m.location = %(location)s AND o.location <> %(location)s
 """
 

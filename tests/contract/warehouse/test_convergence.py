@@ -91,6 +91,20 @@ def test_w1_a_dropped_sample_comes_back_with_the_older_log(database_url: str, tm
     assert attempt(database_url, older).outcome is Outcome.UNCHANGED
 
 
+def test_w1_a_dropped_place_comes_back_with_the_older_log(database_url: str, tmp_path: Path) -> None:
+    """The same where two logs of one eval hold other samples at one place, as after a retry of the sample."""
+    older = write_log(tmp_path / "older.eval", [sample(1, uuid="first"), sample(2)])
+    newer_path, head = tmp_path / "newer.eval", header(log_updates=edited(1))
+    imported(database_url, older)
+    imported(database_url, write_log(newer_path, [sample(1, uuid="again"), sample(3)], head=head))
+    assert values(database_url, "SELECT uuid FROM sample WHERE id = '1'") == ["again"]
+
+    result = imported(database_url, write_log(newer_path, [sample(3)], head=head))
+    assert result.stale_logs == (older.as_uri(),)
+    imported(database_url, older)
+    assert values(database_url, "SELECT uuid FROM sample WHERE id = '1'") == ["first"]
+
+
 def test_w3_unchanged_bytes_are_not_read_again(database_url: str, tmp_path: Path, monkeypatch) -> None:
     path = write_log(tmp_path / "a.eval", [sample(1)])
     imported(database_url, path)
