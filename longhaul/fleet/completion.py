@@ -70,6 +70,15 @@ def read_index(store: Store, keys: QueueKeys, job: str) -> Indexed | None:
         return Indexed(index=None, etag=found.etag)
 
 
+def write_index(store: Store, keys: QueueKeys, job: str, claim: Lease, claim_etag: str) -> bool:
+    """Write the index of a claim that has just become done: one request, unless there is an index of an earlier end.
+
+    An `UnansweredError` passes. Returned is whether the index is right now; if not, it has to be repaired.
+    """
+    body = msgspec.json.encode(index_of(claim, claim_etag))
+    return store.put(keys.index(job), body, replaces=None) is not None
+
+
 def repair_index(store: Store, keys: QueueKeys, job: str, claim: Seen) -> bool:
     """Make the index say what the claim says, if the claim is done. Anybody may, at any time.
 

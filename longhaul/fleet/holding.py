@@ -49,6 +49,7 @@ class Holding:
         self._store, self._runtime, self._terms = store, runtime, terms
         self._lock = runtime.lock()
         self._body: Lease | None = None  # the last one sent, whether it stands or not
+        self.stood: tuple[Lease, str] | None = None  # the last one known to have been carried out, and its ETag
         self._replaces: str | None = None  # ETag that the next write demands, None for creation
         self._over = False  # lost or completed: nothing that this holder sent can land any more
         self.ending = False  # set by whoever completes it or gives it back
@@ -204,7 +205,7 @@ class Holding:
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
     def _stands(self, body: Lease, etag: str, first_sent: float) -> Verdict:
-        self._replaces = etag
+        self._replaces, self.stood = etag, (body, etag)
         if body.state is State.RUNNING and not self.ending:
             self.deadline = self._terms.deadline(first_sent)
             if self._given_back:  # between those two lines, by another thread

@@ -105,13 +105,17 @@ class Publication:
     def _index(self) -> None:
         """It decides nothing, and anybody repairs it: a failure is no trouble (F7)."""
         store, keys, job = self._equipment.store, self._equipment.keys, self._place.job
+        stood = self._taken.claim.stood
 
-        def repair() -> None:
+        def write() -> None:
+            done = stood is not None and stood[0].completion is not None
+            if stood is not None and done and completion.write_index(store, keys, job, *stood):
+                return
             now = lease.seen(store.get(keys.claim(job)))
             if now is not None:
                 completion.repair_index(store, keys, job, now)
 
         try:
-            self._control.call("writing the index", repair, INDEX_SECONDS)
+            self._control.call("writing the index", write, INDEX_SECONDS)
         except FleetError:
             logger.info("the index of %s is left to others", job)

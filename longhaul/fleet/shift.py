@@ -59,13 +59,12 @@ class Shift:
         """One look. How an attempt ended, why the host may go, or None after a pause."""
         try:
             scan = self._aside.call("scanning", self._scanner.scan, SCAN_LIMIT_SECONDS)
-            paused = self._aside.call("looking for a pause", self._queue.paused, READ_SECONDS)
         except (FleetError, OSError) as error:
             logger.warning("no look at the queue: %s", error)
             self._pause()
             return None
         self._tidy(scan)
-        taken = None if paused else self._take(scan)
+        taken = self._take(scan)
         if taken is not None:
             return self._attempt(taken)
         return self._idle(scan)
@@ -84,7 +83,7 @@ class Shift:
             for job in self._jobs
             if scan.takeable(job.id, self._terms, self._owner) and self._not_before.get(job.id, now) <= now
         ]
-        if not takeable or not self._keeper.busy():
+        if not takeable or self._paused() or not self._keeper.busy():
             return None
         for job in candidates(takeable, self._runtime.fraction):
             try:
@@ -98,6 +97,14 @@ class Shift:
             if isinstance(taken, Shortage):
                 return None
         return None
+
+    def _paused(self) -> bool:
+        """Whether nothing is to be taken, or that cannot be known (F25)."""
+        try:
+            return self._aside.call("looking for a pause", self._queue.paused, READ_SECONDS)
+        except (FleetError, OSError) as error:
+            logger.warning("whether the queue is paused is not known: %s", error)
+            return True
 
     def _take_one(self, job: Job) -> Taken | Shortage | Miss:
         task = self._aside.start(f"taking {job.id}", partial(self._taker.take, job))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from longhaul.fleet import keys
 from longhaul.fleet.attempt import How
+from longhaul.fleet.completion import Index, agrees
 from longhaul.fleet.errors import UnansweredError
 from longhaul.fleet.lease import Completion, Outcome, Record, State
 from longhaul.fleet.results import TransferError
@@ -178,3 +180,20 @@ def test_s33_the_end_names_the_slots_that_were_missing(scene: Scene) -> None:
     assert scene.attempt().how is How.DONE
     (lost,) = completion(scene).lost_slots
     assert lost.startswith("fleet/slots/1 from ")
+
+
+def test_a_job_costs_few_requests(scene: Scene) -> None:
+    """Issue 4: from take to done at most 12, renewals, transfers and trials aside; here with two slots of two."""
+    scene.work.run_ends = (10, 0)
+    scene.work.report_ends = (0.1, 0)
+    scene.attempt()
+    assert len(scene.store.requests) <= 12
+    assert QUEUE.index("job") in scene.store.objects
+
+
+def test_an_index_of_an_earlier_end_is_written_over(scene: Scene) -> None:
+    """F7, S70: of a job that was requeued."""
+    scene.store.store(QUEUE.index("job"), b"{}")
+    assert scene.attempt().how is How.DONE
+    index = msgspec.json.decode(scene.store.objects[QUEUE.index("job")][0], type=Index)
+    assert agrees(index, scene.store.seen(scene.claim))

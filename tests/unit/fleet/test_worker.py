@@ -114,6 +114,14 @@ def test_while_paused_nothing_is_taken(fleet: Fleet) -> None:
     assert fleet.when("run") > 500
 
 
+def test_a_pause_that_is_not_known_of_counts(fleet: Fleet) -> None:
+    """F25; it is looked for only where there is something to take."""
+    fleet.queue.pause_errors = [UnansweredError()] * 2
+    assert fleet.works() == RETIRED
+    assert fleet.when("run") > 30
+    assert fleet.count("asks for a pause") == 4
+
+
 def test_an_s3_that_answers_nothing_is_outlived(fleet: Fleet) -> None:
     """S77, L4."""
 

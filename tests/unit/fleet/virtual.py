@@ -440,6 +440,7 @@ class StageQueue:
         self._stage, self._published = stage, published
         self.comes_at = 0.0
         self.is_paused = False
+        self.pause_errors: list[Exception] = []
         self.errors: list[Exception] = []
 
     def published(self) -> Published | None:
@@ -451,6 +452,9 @@ class StageQueue:
 
     def paused(self) -> bool:
         """See `Queue.paused`."""
+        self._stage.note("asks for a pause")
+        if self.pause_errors:
+            raise self.pause_errors.pop(0)
         return self.is_paused
 
 
