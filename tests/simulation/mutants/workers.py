@@ -158,6 +158,14 @@ WORKERS: tuple[Mutant, ...] = (
         "test_watch.py::test_s33_a_lost_slot_ends_nothing_and_is_sought_again",
     ),
     mutant(
+        "one slot is taken twice",
+        "I4 S33",
+        "watch",
+        "            if not self._seeking.acquire(timeout=self._terms.renew_seconds):\n",
+        "            if not self._seeking.acquire(timeout=0) and False:\n",
+        "test_publication.py::test_of_two_lost_slots_and_a_free_one_one_is_found",
+    ),
+    mutant(
         "a slot won too late is kept",
         "L2",
         "watch",

@@ -197,3 +197,13 @@ def test_an_index_of_an_earlier_end_is_written_over(scene: Scene) -> None:
     assert scene.attempt().how is How.DONE
     index = msgspec.json.decode(scene.store.objects[QUEUE.index("job")][0], type=Index)
     assert agrees(index, scene.store.seen(scene.claim))
+
+
+def test_of_two_lost_slots_and_a_free_one_one_is_found(scene: Scene) -> None:
+    """S33, I4, I1: sought at the same moment, by two threads of one owner (seed 194 of workers found it)."""
+    for number in (0, 1):
+        scene.at(60, lambda number=number: put_lease(scene.store, keys.slot(number), body(OTHER, seconds=3000)))
+    scene.at(100, lambda: put_lease(scene.store, keys.slot(1), body(OTHER, State.RELEASED, attempt=9)))
+    assert scene.attempt().how is How.DONE
+    lost = completion(scene).lost_slots
+    assert sorted(one.endswith("the end") for one in lost) == [False, True]
