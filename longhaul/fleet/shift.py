@@ -158,7 +158,7 @@ class Shift:
         return None
 
     def _tidy(self, scan: Scan) -> None:
-        """Release claims of this worker that it does not run (S46), and repair the index of jobs that are done (F7)."""
+        """Release claims of this host, which runs nothing now (S46); repair the index of jobs that are done (F7)."""
         strays = [job for job, seen in scan.claims.items() if seen.lease is not None and self._stray(seen.lease)]
         bare = [job.id for job in self._jobs if scan.done(job.id) and job.id not in scan.indexed]
         if not strays and not bare:
@@ -166,7 +166,7 @@ class Shift:
 
         def tidy() -> None:
             for job in strays:
-                logger.warning("%s is claimed by this worker, which does not run it: released", job)
+                logger.warning("%s is claimed by this host, which does not run it: released", job)
                 self._taker.release_stray(job, scan.claims[job], self._runtime.clock() + GIVE_BACK_SECONDS)
             for job in bare:
                 completion.repair_index(self._equipment.store, self._equipment.keys, job, scan.claims[job])
@@ -177,7 +177,7 @@ class Shift:
             logger.warning("tidying the queue: %s", error)
 
     def _stray(self, claim: Lease) -> bool:
-        return claim.owner == self._owner and claim.state is State.RUNNING
+        return claim.owner.instance == self._owner.instance and claim.state is State.RUNNING
 
     def _pause(self) -> None:
         self._aside.wait(lambda: False, self._runtime.clock() + self._runtime.jittered(SCAN_SECONDS))

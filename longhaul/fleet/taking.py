@@ -124,8 +124,13 @@ class Taker:
             return previous.barren  # not known, so it does not count
 
     def release_stray(self, job: str, now: Seen, until: float) -> Verdict:
-        """Give back a running claim of this very worker that it does not hold: a write that landed late (F14, S46)."""
-        stray = Holding(self.keys.claim(job), self.owner, self.store, self.runtime, self.terms)
+        """Give back a running claim of this host that nobody holds: a write that landed late, or an earlier worker's.
+
+        F14, S46. Whoever wants it need not wait for its expiry then.
+        """
+        if now.lease is None:
+            return Verdict.LOST
+        stray = Holding(self.keys.claim(job), now.lease.owner, self.store, self.runtime, self.terms)
         stray.adopt(now)
         return stray.end(State.RELEASED, until)
 

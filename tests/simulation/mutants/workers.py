@@ -234,7 +234,7 @@ WORKERS: tuple[Mutant, ...] = (
         "a stray claim is left to expire",
         "S46",
         "shift",
-        "return claim.owner == self._owner and",
+        "return claim.owner.instance == self._owner.instance and",
         "return False and",
         "test_worker.py::test_s46_a_claim_of_its_own_that_it_does_not_run_is_released",
     ),

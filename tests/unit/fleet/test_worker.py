@@ -275,6 +275,16 @@ def test_s46_a_claim_of_its_own_that_it_does_not_run_is_released(fleet: Fleet) -
     assert fleet.store.lease(QUEUE.claim("a")).attempt == 4
 
 
+def test_what_an_earlier_worker_of_the_host_left_is_anybodys_at_once(fleet: Fleet) -> None:
+    """F14, L2: also where this one finds no slots for it, or is not to take anything."""
+    put_lease(fleet.store, QUEUE.claim("a"), body(Owner(instance="i-1", worker="before"), attempt=3))
+    fleet.queue.is_paused = True
+    fleet.notice_at(20)
+    assert fleet.works() == INTERRUPTED
+    assert fleet.store.lease(QUEUE.claim("a")).state is State.RELEASED
+    assert fleet.store.lease(QUEUE.claim("a")).attempt == 3
+
+
 def test_what_an_earlier_worker_of_the_host_left_is_taken_at_once(fleet: Fleet) -> None:
     """F14: without waiting for its expiry."""
     before = Owner(instance="i-1", worker="before")
