@@ -59,7 +59,7 @@ class LazyGroup(click.Group):
             problem = explain(error)
             if problem is None:
                 raise
-            if ctx.params.get("debug"):
+            if ctx.find_root().params.get("debug"):
                 traceback.print_exc()
             say(f"Error: {problem.message}")
             for note in getattr(error, "__notes__", ()):

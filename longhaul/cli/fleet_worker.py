@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import sys
+import time
 from importlib import metadata
 from pathlib import Path
 from types import FrameType
@@ -16,7 +17,9 @@ from longhaul.cli.fleet_options import RESULTS, queue_argument
 from longhaul.cli.output import say
 from longhaul.fleet import queue
 from longhaul.fleet.deadline import DeadlineFile
+from longhaul.fleet.descendants import kill_left_in
 from longhaul.fleet.directory import Directory, DirectoryInUseError
+from longhaul.fleet.errors import FleetError
 from longhaul.fleet.hosts import HostRecords
 from longhaul.fleet.imds import Metadata
 from longhaul.fleet.instance import machine_of
@@ -33,6 +36,7 @@ from longhaul.fleet.transfer import transfer_client
 from longhaul.fleet.worker import WAIT_SECONDS, Worker
 
 TEST_LEASE = "LONGHAUL_FLEET_TEST_LEASE_SECONDS"  # of tests only: any number
+LEFT_SECONDS = 20.0
 EPILOG = """\b
 Exit codes:
    0  nothing is left to do here; with --terminate-host the host has been retired
@@ -83,6 +87,7 @@ def worker(
         lock = place.lock()
     except DirectoryInUseError as error:
         raise click.UsageError(str(error)) from error
+    _end_what_was_left(place)
     code = _work(keys, location, place, terms(lease_seconds), wait=wait, terminate_host=terminate_host)
     os.close(lock)
     logging.shutdown()
@@ -94,6 +99,15 @@ def worker(
 def terms(lease_seconds: float) -> Terms:
     """Of leases; a test may ask for shorter ones than an operator."""
     return Terms.of(float(os.environ.get(TEST_LEASE) or lease_seconds))
+
+
+def _end_what_was_left(directory: Directory) -> None:
+    """Nothing of an earlier worker may run beside this one (I5)."""
+    until = time.monotonic() + LEFT_SECONDS
+    while not kill_left_in(str(directory.root)):
+        if time.monotonic() >= until:
+            raise FleetError(f"processes of an earlier worker in {directory.root} cannot be killed; see `ps e`")
+        time.sleep(0.05)
 
 
 def _location(results: str | None, directory: Directory) -> Location:

@@ -7,7 +7,8 @@ import os
 import signal
 from pathlib import Path
 
-MARK = "LONGHAUL_FLEET_PROCESS"  # in the environment of a command, inherited by all that it starts
+# In the environment of a command, inherited by all that it starts: which command, and which worker's.
+MARK, HOME = "LONGHAUL_FLEET_PROCESS", "LONGHAUL_FLEET_DIRECTORY"
 _PROC = Path("/proc")
 _SEEN = (_PROC / "self" / "stat").exists()  # Linux
 
@@ -27,8 +28,21 @@ def kill_all(group: int, mark: str) -> bool:
             continue
         if _group_if_alive(process) == group:
             alive = True
-        elif _marked(process, mark):
-            alive = _kill_marked(process, mark) or alive
+        elif _marked(process, MARK, mark):
+            alive = _kill_marked(process, MARK, mark) or alive
+    return not alive
+
+
+def kill_left_in(directory: str) -> bool:
+    """Send SIGKILL to all that a worker of this directory has ever started. Returned is whether nothing is alive.
+
+    A worker that was killed leaves its commands; under systemd they die with it, elsewhere the next worker sees to it
+    before it takes its host's claims over (I5, F14). Without /proc nothing can be found.
+    """
+    alive = False
+    for process in _PROC.iterdir() if _SEEN else ():
+        if process.name.isdecimal() and int(process.name) != os.getpid() and _marked(process, HOME, directory):
+            alive = _kill_marked(process, HOME, directory) or alive
     return not alive
 
 
@@ -50,21 +64,21 @@ def _group_if_alive(process: Path) -> int | None:
     return int(group)
 
 
-def _marked(process: Path, mark: str) -> bool:
+def _marked(process: Path, name: str, value: str) -> bool:
     try:
-        return f"{MARK}={mark}".encode() in (process / "environ").read_bytes().split(b"\0")
+        return os.fsencode(f"{name}={value}") in (process / "environ").read_bytes().split(b"\0")
     except OSError:
         return False  # gone since, or another user's
 
 
-def _kill_marked(process: Path, mark: str) -> bool:
+def _kill_marked(process: Path, name: str, value: str) -> bool:
     """Kill by a handle, not by a number that may be another's by now. Returned is whether it was alive."""
     try:
         handle = os.pidfd_open(int(process.name))
     except OSError:
         return False
     try:
-        if not _marked(process, mark):
+        if not _marked(process, name, value):
             return False
         signal.pidfd_send_signal(handle, signal.SIGKILL)
     except OSError:

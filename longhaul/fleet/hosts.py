@@ -14,6 +14,7 @@ from longhaul.fleet.objects import Found, Store
 from longhaul.fleet.runtime import Runtime
 from longhaul.fleet.surroundings import Doing, HostRecord
 
+WAIT_SECONDS = 20.0  # for a record that is being written by another thread
 TRIES = 3  # of a write that another worker of the same host came before; the store owns those after errors
 
 
@@ -45,7 +46,7 @@ class StoredHost(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HostRecords:
-    """The `Hosts` of a queue, for one host. One thread writes."""
+    """The `Hosts` of a queue, for one host. Threads may share it: one record after the other is written."""
 
     def __init__(
         self,
@@ -62,9 +63,18 @@ class HostRecords:
         self._worker_version, self._directory = worker_version, directory
         self._there: Found | None = None  # as last seen
         self._known = False  # whether that is known
+        self._lock = runtime.lock()
 
     def write(self, record: HostRecord) -> None:
         """See `Hosts.write`. A write that nobody answered is made again with the next record."""
+        if not self._lock.acquire(timeout=WAIT_SECONDS):
+            raise UnansweredError(f"{self._key}: an earlier record is still being written")
+        try:
+            self._write(record)
+        finally:
+            self._lock.release()
+
+    def _write(self, record: HostRecord) -> None:
         for _ in range(TRIES):
             if not self._known:
                 self._there, self._known = self._store.get(self._key), True

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from longhaul.fleet.deadline import DeadlineFile
-from longhaul.fleet.descendants import MARK, kill_all
+from longhaul.fleet.descendants import HOME, MARK, kill_all
 from longhaul.fleet.directory import Directory
 from longhaul.fleet.keys import Attempt, Place, QueueKeys
 from longhaul.fleet.location import Location
@@ -186,6 +186,7 @@ class Commands:
             "LONGHAUL_INSTANCE": host.instance,
             "LONGHAUL_INSTANCE_TYPE": host.instance_type,
             "LONGHAUL_ZONE": host.zone,
+            HOME: str(self.directory.root),
         }
 
     def _left_by(self, place: Place) -> list[str]:

@@ -156,6 +156,14 @@ def test_what_is_wrong_is_said_in_a_line(
     assert not stack.queues()
 
 
+def test_a_traceback_is_shown_if_asked_for(fleet: Fleet, environment: dict[str, str]) -> None:
+    """R22: of fleet verbs too, whose group explains errors itself."""
+    asked = CliRunner().invoke(main, ["--debug", "fleet", "status", "nope"])
+    assert asked.exit_code == 1
+    assert "Traceback" in asked.stderr
+    assert "Traceback" not in fleet("status", "nope").stderr
+
+
 def test_where_results_are_must_be_said(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     """F25: stacks cannot be looked up yet, and an --env is not silently ignored."""
     monkeypatch.delenv("LONGHAUL_FLEET_RESULTS")
@@ -443,6 +451,27 @@ def test_a_worker_takes_the_location_from_its_directory(
     host = stored(stack.store.get(key))
     assert host is not None
     assert (host.doing, host.directory) == (Doing.ENDED, str(tmp_path))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_what_an_old_worker_left_is_ended_first(
+    environment: dict[str, str], stack: Stack, jobs: list[str], tmp_path: Path
+) -> None:
+    """I5, F14: before its host's claims are taken over."""
+    for job in jobs:
+        finish(stack, job)
+    left = subprocess.Popen(
+        [sys.executable, "-c", "import time; time.sleep(60)"],
+        env={**os.environ, "LONGHAUL_FLEET_DIRECTORY": str(tmp_path)},
+        start_new_session=True,
+    )
+    try:
+        code, shown = ended(start(environment, "q", "--directory", tmp_path))
+        assert code == 0, shown
+        assert left.wait(1) == -signal.SIGKILL
+    finally:
+        left.kill()
+        left.wait(20)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

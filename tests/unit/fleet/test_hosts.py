@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from dataclasses import replace
 from datetime import timedelta
 
@@ -95,6 +96,30 @@ def test_trouble_once_is_mended_by_the_next_record(store: MemoryStore, ticking: 
             one.write(record(Doing.RUNNING))
     one.write(record(Doing.RUNNING, job="b"))
     assert there(store).job == "b"
+
+
+def test_records_are_written_in_the_order_in_which_they_came(store: MemoryStore, ticking: Runtime) -> None:
+    """F9: one that hangs is not overtaken, and then lands over a newer one."""
+    one = hosts(store, ticking)
+    hangs, go_on = threading.Event(), threading.Event()
+
+    def trouble(verb: str, key: str) -> None:
+        if verb == "PUT" and not hangs.is_set():
+            hangs.set()
+            assert go_on.wait(20)
+
+    store.trouble = trouble
+    first = threading.Thread(target=one.write, args=(record(Doing.IDLE),))
+    second = threading.Thread(target=one.write, args=(record(Doing.RUNNING),))
+    first.start()
+    assert hangs.wait(20)
+    second.start()
+    second.join(0.2)
+    assert second.is_alive()
+    go_on.set()
+    first.join(20)
+    second.join(20)
+    assert there(store).doing is Doing.RUNNING
 
 
 def test_a_store_that_refuses_for_ever(store: MemoryStore, ticking: Runtime) -> None:

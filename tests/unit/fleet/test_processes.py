@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from longhaul.fleet.deadline import DeadlineFile
+from longhaul.fleet.descendants import HOME, kill_left_in
 from longhaul.fleet.directory import Directory
 from longhaul.fleet.keys import Attempt, Place, QueueKeys
 from longhaul.fleet.lease import Record
@@ -162,6 +164,26 @@ def test_a_zombie_is_dead(start: Callable[..., tuple[Group, threading.Event]], t
     assert group.exit_code == 3
 
 
+@linux
+def test_a_new_worker_ends_what_an_old_one_left(tmp_path: Path) -> None:
+    """I5, S12: all that has this directory in its environment, also in a session of its own; nothing else."""
+    processes = []
+    for name in ("mine", "mine too", "other"):
+        home = tmp_path / f"{name.split()[0]}.d"
+        arguments = [sys.executable, "-c", SLEEPS, str(tmp_path / name)]
+        environment = {**os.environ, HOME: str(home)}
+        processes.append(subprocess.Popen(arguments, env=environment, start_new_session=name == "mine too"))
+    try:
+        _until(lambda: all((tmp_path / name).exists() for name in ("mine", "mine too", "other")))
+        _until(lambda: kill_left_in(str(tmp_path / "mine.d")))
+        assert [process.wait(LIMIT) for process in processes[:2]] == [-9, -9]
+        assert processes[2].poll() is None
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait(LIMIT)
+
+
 # ---- command lines ---------------------------------------------------------------------------------------------------
 FIRST = Place(job="job", attempt=Attempt(generation=1, number=3))
 SECOND = Place(job="job", attempt=Attempt(generation=2, number=4))
@@ -216,15 +238,15 @@ def test_a_run_that_no_document_names_is_not_started(commands: Commands) -> None
 
 def test_commands_know_their_host(commands: Commands) -> None:
     """B8: what only the worker has found out."""
-    show = (
-        "import os; print(*(os.environ[n] for n in ('LONGHAUL_INSTANCE', 'LONGHAUL_INSTANCE_TYPE', 'LONGHAUL_ZONE')))"
-    )
+    names = ("LONGHAUL_INSTANCE", "LONGHAUL_INSTANCE_TYPE", "LONGHAUL_ZONE", HOME)
+    show = f"import os; print(*(os.environ[name] for name in {names}))"
     shows = dataclasses.replace(commands, command=(sys.executable, "-c", show))
     ended = threading.Event()
     process = shows.quiesce([FIRST], on_exit=ended.set)
     assert ended.wait(LIMIT)
     assert process.kill(real().clock() + LIMIT)
-    assert (commands.directory.attempt(FIRST) / "log.txt").read_text() == "i-1 m7i.large us-west-2b\n"
+    said = (commands.directory.attempt(FIRST) / "log.txt").read_text()
+    assert said == f"i-1 m7i.large us-west-2b {commands.directory.root}\n"
 
 
 def test_quiesce(commands: Commands, tmp_path: Path) -> None:
