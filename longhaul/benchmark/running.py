@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from longhaul.benchmark import leftovers
 from longhaul.benchmark.adapters import Adapter, load, target
 from longhaul.benchmark.case import Case
 from longhaul.benchmark.checkpoint import LOG, LocalFolder, Record, Remote, Trials
@@ -67,7 +66,6 @@ def run(
     except OSError as error:
         raise ConfigurationError(f"--deadline: {error}") from error
     output.mkdir(parents=True, exist_ok=True)
-    leftovers.adopt()
     resumed = Trials.of_folders(earlier)
     runtime = real()
     executor = TrialProcesses(

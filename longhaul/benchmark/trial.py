@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -42,6 +41,7 @@ class TrialProcesses:
     """An `Executor`: one trial at a time. SIGINT and SIGTERM are its user's to catch."""
 
     def __init__(self, *, log: Path, deadline: Path | None, cancel: Cancel) -> None:
+        leftovers.adopt()
         self._log, self._deadline, self._cancel = log, deadline, cancel
         self._interrupted = threading.Event()
         self._wake_read, self._wake_write = os.pipe()
@@ -59,11 +59,11 @@ class TrialProcesses:
 
     def run(self, assignment: Assignment) -> Measured:
         """See `Executor.run`."""
-        mark, before = uuid.uuid4().hex, leftovers.children()
-        process = _Process(assignment, mark=mark, log=self._log, deadline=self._deadline, ended=self._wake)
+        before = leftovers.children()
+        process = _Process(assignment, log=self._log, deadline=self._deadline, ended=self._wake)
         try:
             said = process.follow(self._wake_read, self._interrupted, assignment.timeout_seconds)
-            dead = self._end(process, mark, before)
+            dead = self._end(process, before)
         finally:
             process.close()
         measured = self._judge(process, said, assignment)
@@ -86,9 +86,9 @@ class TrialProcesses:
             return Measured(outcome=Outcome.INTERRUPTED, error="interrupted", queries=process.queries)
         return Measured(outcome=Outcome.FAILED, error=said or _ended(process.exit_code), queries=process.queries)
 
-    def _end(self, process: _Process, mark: str, before: frozenset[int]) -> bool:
+    def _end(self, process: _Process, before: frozenset[int]) -> bool:
         until = time.monotonic() + KILL_SECONDS
-        while not leftovers.kill(mark, process.pid, before):
+        while not leftovers.kill(process.pid, before):
             if time.monotonic() >= until:
                 return False
             time.sleep(_LOOK_SECONDS)
@@ -102,9 +102,7 @@ class TrialProcesses:
 class _Process:
     """The process of one trial, and what it said."""
 
-    def __init__(
-        self, assignment: Assignment, *, mark: str, log: Path, deadline: Path | None, ended: Callable[[], None]
-    ) -> None:
+    def __init__(self, assignment: Assignment, *, log: Path, deadline: Path | None, ended: Callable[[], None]) -> None:
         start, case = assignment.start, assignment.case
         task = {
             "id": start.trial,
@@ -128,7 +126,6 @@ class _Process:
                     stdout=output,
                     stderr=subprocess.STDOUT,
                     pass_fds=(its_end,),
-                    env={**os.environ, leftovers.MARK: mark},
                 )
         except OSError:
             os.close(self._channel)

@@ -16,7 +16,6 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from longhaul.benchmark import leftovers
 from longhaul.benchmark.case import Case
 from longhaul.benchmark.checkpoint import Kind, Outcome, Start
 from longhaul.benchmark.orchestrator import Assignment
@@ -28,7 +27,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=50)
     trials = parser.parse_args().trials
-    leftovers.adopt()
     bare, whole, added, inside, worked = [], [], [], [], []
     with tempfile.TemporaryDirectory() as folder:
         executor = TrialProcesses(log=Path(folder) / "log.txt", deadline=None, cancel=lambda name, ids: None)

@@ -60,9 +60,10 @@ def test_i6_nothing_is_stored_while_a_trial_is_measured() -> None:
     assert host.orchestrate(PLAN) == SUCCEEDED
 
 
-def test_s2_a_resume_repeats_no_success_but_its_own_warm_ups() -> None:
-    """S2, S11: the warm-ups of another host warm nothing here."""
-    first = failing(2, outcome=Outcome.INTERRUPTED)
+@pytest.mark.parametrize("number", [0, 2])
+def test_s2_a_resume_repeats_no_success_but_its_own_warm_ups(number: int) -> None:
+    """S2, S11: the warm-ups of another host warm nothing here, and are no repetitions."""
+    first = failing(number, outcome=Outcome.INTERRUPTED)
     assert first.orchestrate(PLAN) == STOPPED
     second = Host()
     assert second.orchestrate(PLAN, 2, [first]) == SUCCEEDED

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from longhaul.benchmark import leftovers, trial
+from longhaul.benchmark import trial
 from longhaul.benchmark.adapters import Consumed, Trial, UnsupportedError, target
 from longhaul.benchmark.case import Case
 from longhaul.benchmark.checkpoint import Kind, Outcome, Start
@@ -181,7 +181,6 @@ def test_s12_what_a_trial_leaves_behind_is_dead_when_it_is_over(
     executor: TrialProcesses, tmp_path: Path, escape: str
 ) -> None:
     """S12, I5: whatever it did to be left alone, and however the trial ended."""
-    leftovers.adopt()
     path = tmp_path / "pid"
     code = (
         f"import os, subprocess, sys, time; sleeper = [sys.executable, '-S', '-c', {SLEEPS!r}, {str(path)!r}]; "
@@ -195,7 +194,6 @@ def test_others_of_this_process_are_left_alone(executor: TrialProcesses) -> None
     """Only what a trial started is ended."""
     import subprocess
 
-    leftovers.adopt()
     other = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(60)"])
     try:
         assert executor.run(python("pass")).outcome is Outcome.SUCCESS
