@@ -141,12 +141,12 @@ def _meddle(server: Server, what: Callable[[str], None]) -> None:
         what(done[0])
 
 
-def shrink(result: Result) -> dict[int, int]:
-    """The smallest line found that breaks the same rule."""
+def shrink(result: Result, again: Callable[..., Result] = run) -> dict[int, int]:
+    """The smallest line found that breaks the same rule, in schedules of the same kind."""
     rule = (result.violation or "").split(" ", 1)[0]
 
     def fails(script: Mapping[int, int]) -> dict[int, int] | None:
-        again = run(script=script)
-        return again.made if (again.violation or "").split(" ", 1)[0] == rule else None
+        tried = again(script=script)
+        return tried.made if (tried.violation or "").split(" ", 1)[0] == rule else None
 
     return lines.shrink(result.made, fails)

@@ -26,6 +26,7 @@ TRIALS = "s3://bucket/stack/runs/run/trials/"
 WARMUPS, REPETITIONS = 1, 3
 TRIAL_SECONDS = (30.0, 110.0)
 LANDS_AFTER = (0.05, 2.0, 15.0)  # a query's request; within what quiescing allows for
+GAPS = (0.0, 470.0, 360.0)
 RECORD_TRIES, READ_TRIES = 1, 4
 
 
@@ -137,6 +138,12 @@ class Trials:
         began = instance.world.now
         self._queries.begins(instance, trial)
         self._ledger.trial_begins(instance, self._place, trial)
+        gap = GAPS[choices.pick(len(GAPS), instance.oddity)]
+        if gap:  # S65: it stands still just before its query leaves, and nothing can stop that
+            instance.world.note(f"{instance.name} stands still for {gap:.0f} s before its query leaves")
+            instance.troubled = True
+            instance.pause(instance.world.now + gap)
+            instance.world.sleep(0.01)
         delay = LANDS_AFTER[choices.pick(len(LANDS_AFTER), instance.oddity)]
         seconds = TRIAL_SECONDS[choices.pick(len(TRIAL_SECONDS), instance.oddity)]
         query = self._queries.start(instance, trial, delay, seconds)
