@@ -91,9 +91,12 @@ def counts_line(now: QueueStatus) -> str:
 def _show(now: QueueStatus) -> None:
     put(counts_line(now))
     put(f"  run        {now.run_id}, published {when(now.published)}")
-    taken = [slot for slot in now.slots if slot.state is not JobState.PENDING]
-    expired = sum(slot.state is JobState.EXPIRED for slot in taken)
-    put(f"  API slots  {len(taken)} of {len(now.slots)} taken{f', {expired} of them expired' if expired else ''}")
+    states = [slot.state for slot in now.slots]
+    silent = states.count(JobState.EXPIRED)
+    put(
+        f"  API slots  {states.count(JobState.RUNNING)} of {len(states)} taken"
+        f"{f', {silent} left by hosts that are silent' if silent else ''}"
+    )
     put("")
     put_table(
         ("JOB", "STATE", "ATTEMPT", "HOST", "SINCE", "DETAIL"),

@@ -55,7 +55,9 @@ class JobStatus:
             return ""
         done = self.lease.completion
         if done is None:
-            return f"{self.lease.state}, marked by {self.lease.marked_by}" if self.lease.marked_by else ""
+            if self.lease.state is State.RUNNING:
+                return ""
+            return f"{self.lease.state}{f', marked by {self.lease.marked_by}' if self.lease.marked_by else ''}"
         said = [str(done.outcome), *([done.report_error] if done.report_error else []), *done.errors]
         if done.lost_slots:
             said.append(f"{len(done.lost_slots)} slots lost on the way")

@@ -67,6 +67,8 @@ def test_how_it_ended() -> None:
     status = job_status(job, seen(marked))
     assert status.detail == "interrupted, marked by spot"
     assert status.attempt == "g0/attempt-4"
+    assert job_status(job, seen(body(ME, State.RELEASED))).detail == "released"
+    assert job_status(job, seen(body(ME))).detail == ""
     assert (job_status(job, None).attempt, job_status(job, None).detail) == ("-", "")
 
 
