@@ -25,6 +25,7 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
     case: str
     scale: str
     repetitions: int
+    unsupported: str | None = None  # what the plan says of it, also if no attempt came to record it
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,7 +94,7 @@ def _outcomes(unit: Expected, trials: Sequence[Start]) -> Outcomes:
             superseded += notes
         else:
             failed.append(notes[-1])
-    unsupported = next((reason_of(one) for one in trials if _outcome(one) is Outcome.UNSUPPORTED), None)
+    unsupported = next((reason_of(one) for one in trials if _outcome(one) is Outcome.UNSUPPORTED), unit.unsupported)
     refused = unsupported is not None
     return Outcomes(
         case=unit.case,

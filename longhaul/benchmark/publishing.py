@@ -92,8 +92,13 @@ def _of_job(folder: Path, generations: range | None) -> Summary:
 
 def _planned(plan: Plan, read: Read) -> Summary:
     expected = [
-        Expected(case=case, scale=scale, repetitions=plan.job.repetitions)
-        for case, scale in (unit.key for unit in plan.units)
+        Expected(
+            case=unit.case.id,
+            scale=unit.scale,
+            repetitions=plan.job.repetitions,
+            unsupported=unit.case.unsupported,
+        )
+        for unit in plan.units
     ]
     return summarise(plan.run.id, plan.job.id, merge(read.trials, expected), read.hosts)
 
