@@ -28,6 +28,7 @@ from longhaul.fleet.machine import Identity, Lifecycle
 from longhaul.fleet.runtime import real
 from longhaul.fleet.stack import Stack
 from longhaul.fleet.surroundings import Doing, HostRecord
+from tests.unit.fleet.metadata_server import META, metadata_server
 
 KEYS = QueueKeys("q")
 CONFIG = """
@@ -493,3 +494,43 @@ def test_a_waiting_worker_ends_on_a_signal(
     finally:
         code, shown = ended(process)
     assert code == 76, shown
+
+
+def test_s58_an_instance_that_is_reclaimed(
+    environment: dict[str, str], fleet: Fleet, stack: Stack, config: Path, tmp_path: Path
+) -> None:
+    """S58, L3, F13: EC2's notice reaches a worker with a trial in hand, after answers that were none."""
+    slow = CONFIG.split("[[case]]")[0] + ('[[case]]\nname = "slow"\n[case.parameters]\ncommand = ["sleep", "60"]\n')
+    config.write_text(slow)
+    assert fleet("publish", "q", "--config", config, "--api-slots", 1).exit_code == 0
+    (job,) = [one["job"] for one in json.loads(fleet("status", "q", "--json").stdout)["claims"]]
+    action = f"{META}spot/instance-action"
+    with metadata_server() as server:
+        server.trouble[action] = "half"
+        environment |= {"AWS_EC2_METADATA_DISABLED": "", "AWS_EC2_METADATA_SERVICE_ENDPOINT": server.endpoint}
+        process = start(environment, "q", "--directory", tmp_path / "w")
+        try:
+            end = time.monotonic() + 60
+            while not list((tmp_path / "w").glob("results/*/*/*/checkpoint/*-start.json")):
+                assert time.monotonic() < end
+                time.sleep(0.1)
+            while server.requests.count(f"GET {action}") < 2:
+                assert time.monotonic() < end
+                time.sleep(0.1)
+            assert process.poll() is None
+            server.items[action] = '{"action": "terminate", "time": "2030-01-01T00:00:00Z"}'
+            server.trouble.clear()
+            before = time.monotonic()
+        finally:
+            code, shown = ended(process, 100)
+        assert code == 76, shown
+        assert time.monotonic() - before < 60
+    now = lease.seen(stack.store.get(KEYS.claim(job)))
+    assert now is not None
+    assert now.lease is not None
+    assert (now.lease.state, now.lease.owner.instance) == (State.INTERRUPTED, "i-0123456789abcdef0")
+    host = stored(stack.store.get(KEYS.host("i-0123456789abcdef0")))
+    assert host is not None
+    assert (host.doing, host.lifecycle, host.zone) == (Doing.ENDED, "spot", "us-west-2b")
+    assert host.why is not None
+    assert host.why.startswith("terminate: ")
