@@ -11,6 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from types import FrameType
 
+import boto3
 import click
 
 from longhaul.cli.fleet_options import RESULTS, queue_argument
@@ -79,8 +80,6 @@ def worker(
     """Work a queue off until nothing is left to do here. SIGTERM or Ctrl-C makes it hand over, within 100 s."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.INFO, stream=sys.stderr)
     logging.getLogger("botocore").setLevel(logging.WARNING)
-    if os.environ.get("AWS_REGION"):
-        os.environ.setdefault("AWS_DEFAULT_REGION", os.environ["AWS_REGION"])  # boto3 reads this one, its commands too
     place = Directory(directory.resolve())
     location = _location(results, place)
     try:
@@ -126,13 +125,14 @@ def _location(results: str | None, directory: Directory) -> Location:
 def _work(
     keys: QueueKeys, location: Location, directory: Directory, terms: Terms, *, wait: bool, terminate_host: bool
 ) -> int:
+    machine, notices = _host(directory, terminate_host)
+    _set_region(machine)
     runtime, version = real(), metadata.version("longhaul")
     store = S3Store(lease_client(), location.bucket, location.prefix)
     if not wait and queue.read(store, keys) is None:
         raise click.UsageError(
             f"there is no queue {keys.queue} at {location}, or it is not published yet: --wait waits"
         )
-    machine, notices = _host(directory, terminate_host)
     say(f"{machine.identity.instance} works on {keys.queue} of {location}")
     work = Commands(
         keys=keys,
@@ -174,6 +174,15 @@ def _work(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, hand_over)
     return one.run()
+
+
+def _set_region(machine: Machine) -> None:
+    """Of all clients, and of the commands': as it is said, or where the instance is. boto3 reads one variable only."""
+    said: str | None = os.environ.get("AWS_REGION") or boto3.Session().region_name or None
+    if said is not None:
+        os.environ["AWS_DEFAULT_REGION"] = said
+    elif machine.identity.lifecycle is not Lifecycle.NONE:
+        os.environ["AWS_DEFAULT_REGION"] = Metadata().region()
 
 
 def _host(directory: Directory, terminate_host: bool) -> tuple[Machine, Notices]:

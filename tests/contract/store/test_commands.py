@@ -500,13 +500,16 @@ def test_s58_an_instance_that_is_reclaimed(
     environment: dict[str, str], fleet: Fleet, stack: Stack, config: Path, tmp_path: Path
 ) -> None:
     """S58, L3, F13: EC2's notice reaches a worker with a trial in hand, after answers that were none."""
-    slow = CONFIG.split("[[case]]")[0] + ('[[case]]\nname = "slow"\n[case.parameters]\ncommand = ["sleep", "60"]\n')
-    config.write_text(slow)
+    command = json.dumps(["sh", "-c", f"echo $AWS_DEFAULT_REGION > {tmp_path}/region; sleep 60"])
+    head = CONFIG.split("[[case]]")[0]
+    config.write_text(f'{head}[[case]]\nname = "slow"\n[case.parameters]\ncommand = {command}\n')
     assert fleet("publish", "q", "--config", config, "--api-slots", 1).exit_code == 0
     (job,) = [one["job"] for one in json.loads(fleet("status", "q", "--json").stdout)["claims"]]
     action = f"{META}spot/instance-action"
     with metadata_server() as server:
         server.trouble[action] = "half"
+        del environment["AWS_REGION"]
+        os.environ.pop("AWS_REGION")
         environment |= {"AWS_EC2_METADATA_DISABLED": "", "AWS_EC2_METADATA_SERVICE_ENDPOINT": server.endpoint}
         process = start(environment, "q", "--directory", tmp_path / "w")
         try:
@@ -534,3 +537,4 @@ def test_s58_an_instance_that_is_reclaimed(
     assert (host.doing, host.lifecycle, host.zone) == (Doing.ENDED, "spot", "us-west-2b")
     assert host.why is not None
     assert host.why.startswith("terminate: ")
+    assert (tmp_path / "region").read_text() == "us-west-2\n", "where the instance is, if nobody said it"
