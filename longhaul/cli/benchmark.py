@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +42,7 @@ Exit codes:
 """
 _ATTEMPT = re.compile(r"g(\d+)/attempt-(\d+)")
 _GENERATIONS = re.compile(r"(\d+)\.\.(\d+)")
-STOPPED = 75
+STOPPED, INTERRUPTED = 75, 130
 
 
 class AttemptType(click.ParamType[Attempt]):
@@ -100,7 +101,7 @@ def benchmark() -> None:
 @benchmark.command(epilog=RUN_EPILOG)
 @click.argument("config", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--job", "jobs", multiple=True, help="Job to run; with a CONFIG all of them if not given.")
-@click.option("--output", type=FOLDER, default=Path("results"), help="Folder for what is measured.  [default: results]")
+@click.option("--output", type=FOLDER, help="Folder for what is measured.  [default: results]")
 @click.option("--queue-directory", type=THERE, help="Fleet: folder with the queue's documents, instead of a CONFIG.")
 @click.option("--attempt", type=AttemptType(), help="Fleet: which attempt this is; --output is then its folder.")
 @click.option("--checkpoint", type=LocationType(), help="Fleet: where the records of this attempt are stored.")
@@ -110,7 +111,7 @@ def benchmark() -> None:
 def run(
     config: Path | None,
     jobs: Sequence[str],
-    output: Path,
+    output: Path | None,
     queue_directory: Path | None,
     attempt: Attempt | None,
     checkpoint: Location | None,
@@ -135,15 +136,16 @@ def run(
         given = [name for name, value in others.items() if value]
         if given:
             raise click.UsageError(f"{', '.join(given)}: not together with a CONFIG")
-        sys.exit(_run_here(config, jobs, output))
-    if queue_directory is None or attempt is None or len(jobs) != 1:
-        raise click.UsageError("give a CONFIG; or --queue-directory, one --job and --attempt")
+        sys.exit(_until_interrupted(lambda: _run_here(config, jobs, output or Path("results"))))
+    if queue_directory is None or attempt is None or output is None or len(jobs) != 1:
+        raise click.UsageError("give a CONFIG; or --queue-directory, one --job, --attempt and --output")
 
     from longhaul.benchmark import running, s3
     from longhaul.benchmark.jobs import manifest_sha256, read_plan
 
     plan = read_plan(queue_directory, jobs[0])
-    code = running.run(
+    start = partial(
+        running.run,
         plan,
         attempt=attempt,
         output=output,
@@ -154,7 +156,15 @@ def run(
         trials=None if trials is None else str(trials),
         shown=_show,
     )
-    sys.exit(code)
+    sys.exit(_until_interrupted(start))
+
+
+def _until_interrupted(start: Callable[[], int]) -> int:
+    """SIGINT before and between attempts is no failure either."""
+    try:
+        return start()
+    except KeyboardInterrupt:
+        return INTERRUPTED
 
 
 def _run_here(config: Path, jobs: Sequence[str], output: Path) -> int:
@@ -183,7 +193,7 @@ def _run_here(config: Path, jobs: Sequence[str], output: Path) -> int:
                 shown=_show,
             )
         worst = max(worst, code)
-        if code in (STOPPED, 130):
+        if code in (STOPPED, INTERRUPTED):
             say("stopped; the same command goes on where it stopped")
             break
         summary = publishing.of_plan(one, folder)

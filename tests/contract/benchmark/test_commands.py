@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -282,3 +283,29 @@ def test_a_laptop_needs_nothing_but_a_configuration(tmp_path: Path) -> None:
     assert laptop(tmp_path, "report", str(tmp_path)).returncode == 0
     (tmp_path / "empty").mkdir()
     assert laptop(tmp_path, "report", "empty").returncode == 1
+
+
+def test_ctrl_c_on_a_laptop_goes_on_later(tmp_path: Path) -> None:
+    """SIGINT to the whole group, as a terminal sends it; the same command then does the rest."""
+    flag = tmp_path / "flag"
+    command = f"test -e {flag} && exit; touch {flag}; sleep 60"
+    words = json.dumps(["sh", "-c", command])
+    head = '[run]\nid = "laptop"\nwarmups = 0\nrepetitions = 3\n'
+    (tmp_path / "cases.toml").write_text(f'{head}[[case]]\nname = "c"\nparameters = {{ command = {words} }}\n')
+    process = subprocess.Popen(
+        [sys.executable, "-m", "longhaul.cli", "benchmark", "run", "cases.toml"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    until(flag.exists)
+    os.killpg(process.pid, signal.SIGINT)
+    said, _ = process.communicate(timeout=20)
+    assert process.returncode == 130, said
+    assert "goes on where it stopped" in said
+    again = laptop(tmp_path, "run", "cases.toml")
+    assert again.returncode == 0, again.stderr
+    assert "3 successful, 0 failed, 1 superseded" in again.stdout
+    assert "Superseded: interrupted (repetition 0)" in again.stdout
