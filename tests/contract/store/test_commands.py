@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import boto3
 import pytest
 from botocore.stub import Stubber
 from click.testing import CliRunner, Result
@@ -28,7 +29,7 @@ from longhaul.fleet.machine import Identity, Lifecycle
 from longhaul.fleet.runtime import real
 from longhaul.fleet.stack import Stack
 from longhaul.fleet.surroundings import Doing, HostRecord
-from tests.unit.fleet.metadata_server import META, metadata_server
+from tests.unit.fleet.metadata_server import DOCUMENT, META, metadata_server
 
 KEYS = QueueKeys("q")
 CONFIG = """
@@ -538,3 +539,53 @@ def test_s58_an_instance_that_is_reclaimed(
     assert host.why is not None
     assert host.why.startswith("terminate: ")
     assert (tmp_path / "region").read_text() == "us-west-2\n", "where the instance is, if nobody said it"
+
+
+def test_an_instance_that_has_nothing_left_to_do_is_retired(
+    environment: dict[str, str], client: Any, stack: Stack, jobs: list[str], tmp_path: Path
+) -> None:
+    """F9, F16, S4: through its group, with decrement, and with rebalancing suspended before."""
+    ec2, group = (
+        boto3.client(
+            service,
+            endpoint_url=environment["AWS_ENDPOINT_URL"],
+            region_name="us-east-1",
+            aws_access_key_id=environment["AWS_ACCESS_KEY_ID"],
+            aws_secret_access_key=environment["AWS_SECRET_ACCESS_KEY"],
+        )
+        for service in ("ec2", "autoscaling")
+    )
+    (image, *_) = ec2.describe_images()["Images"]
+    (subnet, *_) = ec2.describe_subnets()["Subnets"]
+    name = f"g-{stack.location.prefix.strip('/')}"
+    group.create_launch_configuration(LaunchConfigurationName=name, ImageId=image["ImageId"], InstanceType="m7i.large")
+    group.create_auto_scaling_group(
+        AutoScalingGroupName=name,
+        LaunchConfigurationName=name,
+        MinSize=0,
+        MaxSize=2,
+        DesiredCapacity=2,
+        VPCZoneIdentifier=subnet["SubnetId"],
+    )
+
+    def described() -> dict[str, Any]:
+        found: dict[str, Any] = group.describe_auto_scaling_groups(AutoScalingGroupNames=[name])["AutoScalingGroups"][0]
+        return found
+
+    mine, other = (one["InstanceId"] for one in described()["Instances"])
+    for job in jobs:
+        finish(stack, job)
+    with metadata_server() as server:
+        server.items["/latest/dynamic/instance-identity/document"] = json.dumps(
+            {**DOCUMENT, "instanceId": mine, "region": "us-east-1"}
+        )
+        server.items[f"{META}tags/instance/aws:autoscaling:groupName"] = name
+        environment |= {"AWS_EC2_METADATA_DISABLED": "", "AWS_EC2_METADATA_SERVICE_ENDPOINT": server.endpoint}
+        code, shown = ended(start(environment, "q", "--terminate-host", "--directory", tmp_path / "w"))
+    assert code == 0, shown
+    left = described()
+    assert [one["InstanceId"] for one in left["Instances"]] == [other]
+    assert left["DesiredCapacity"] == 1
+    assert [one["ProcessName"] for one in left["SuspendedProcesses"]] == ["AZRebalance"]
+    (state,) = ec2.describe_instances(InstanceIds=[mine])["Reservations"][0]["Instances"]
+    assert state["State"]["Name"] in ("terminated", "shutting-down")
