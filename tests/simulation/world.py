@@ -33,6 +33,7 @@ class World:
         self._queue: list[tuple[float, float, Task | None, int, Any]] = []
         self._next = itertools.count(1).__next__
         self._hub = greenlet.getcurrent()
+        self._hub_task = Task(Hub(), self._hub, wait=1)
         self._running: Task | None = None
 
     def note(self, *words: object) -> None:
@@ -88,15 +89,24 @@ class World:
                     continue
                 task.wait += 1
                 self._running = task
-                return value if task is me else task.greenlet.switch(value)
+                if task is me:
+                    return value
+                if task.wait == 1:  # the hub starts it: whoever starts another lends it its own depth of calls
+                    return task if me is self._hub_task else self._hub.switch(task)
+                return task.greenlet.switch(value)
 
     def run(self, until: float) -> bool:
         """Go on until that time; returned is whether something would still happen later."""
-        hub = Task(Hub(), self._hub)
-        heappush(self._queue, (until, math.inf, hub, 0, OVER))
+        hub = self._hub_task
+        heappush(self._queue, (until, math.inf, hub, hub.wait, OVER))
         self._running = hub
-        while self.block() is not OVER:  # but because a task has come to its end
-            self._running = hub
+        what = self.block()
+        while what is not OVER:
+            if isinstance(what, Task):
+                what = what.greenlet.switch(None)
+            else:  # a task has come to its end
+                self._running = hub
+                what = self.block()
         return any(when < math.inf for when, *_ in self._queue)
 
 
@@ -111,9 +121,9 @@ class Task:
 
     __slots__ = ("body", "greenlet", "wait")
 
-    def __init__(self, body: Body, where: greenlet.greenlet) -> None:
+    def __init__(self, body: Body, where: greenlet.greenlet, wait: int = 0) -> None:
         self.body, self.greenlet = body, where
-        self.wait = 0  # how often it was woken
+        self.wait = wait  # how often it was woken; at first to start
 
 
 class Lock:

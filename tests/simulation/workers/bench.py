@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -30,16 +30,16 @@ GAPS = (0.0, 470.0, 360.0)
 RECORD_TRIES, READ_TRIES = 1, 4
 
 
-def plan_for(job: str, api_weight: int) -> Plan:
+def plan_for(job: str, api_weight: int, repetitions: int = REPETITIONS) -> Plan:
     """One case, measured a few times."""
     case = Case(name=job, adapter="simulated")
-    run = Run(id="run", warmups=WARMUPS, repetitions=REPETITIONS)
+    run = Run(id="run", warmups=WARMUPS, repetitions=repetitions)
     table = JobTable(id=job)
     planned = PlannedJob(
         id=table.id,
         cases=Selector(ids=(case.id,), scales=("default",)),
         warmups=WARMUPS,
-        repetitions=REPETITIONS,
+        repetitions=repetitions,
         api_weight=api_weight,
         weight=1.0,
     )
@@ -64,8 +64,9 @@ class Files:
 class Records:
     """The `Remote` of an attempt, and the `Source` of a job's report."""
 
-    def __init__(self, instance: Instance, prefix: str) -> None:
+    def __init__(self, instance: Instance, prefix: str, here: Mapping[str, bytes] | None = None) -> None:
         self._instance, self._prefix = instance, prefix
+        self._here = here or {}  # what the host has of them, by name
 
     def put(self, name: str, body: bytes) -> None:
         """See `Remote.put`."""
@@ -80,6 +81,9 @@ class Records:
     def get(self, name: str) -> tuple[bytes, str]:
         """See `Source.get`."""
         key = self._prefix + name
+        etag = self._instance.server.etag_of(self._here[name]) if name in self._here else None
+        if etag is not None and etag == self._instance.server.objects[key].etag:  # as the listing has just said
+            return self._here[name], etag
         found = self._ask("GET", key, partial(self._instance.server.get, key), READ_TRIES)
         if found is None:
             raise StoreError(f"{key} is not there")

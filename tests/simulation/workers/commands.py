@@ -128,7 +128,9 @@ class Commands:
         """See `Work.report`."""
         command = Command(self._instance, f"report {_named(place)}", on_exit)
         first = min(one.attempt.generation for one in (place, *earlier))
-        source = Records(self._instance, self._keys.results(place.job))
+        prefix = f"g{place.attempt.generation}/attempt-{place.attempt.number}/"
+        here = {prefix + name: body for name, body in self._instance.folder(place).items()}
+        source = Records(self._instance, self._keys.results(place.job), here)
 
         def main() -> int:
             try:

@@ -1,0 +1,1 @@
+"""What a fleet asks of S3, counted on virtual time."""
