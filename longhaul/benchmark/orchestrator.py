@@ -79,7 +79,7 @@ class Orchestrator:
     environment: Mapping[str, Any]  # what is recorded about host and versions (B8)
     earlier: Mapping[str, Record] = field(default_factory=dict)  # of the attempts that it resumes, by trial id
     trials: str | None = None  # s3://…/ below which each trial has a prefix of its own
-    strays: Callable[[datetime], Sequence[str]] | None = None  # queries of earlier attempts that ran since then
+    strays: Callable[[datetime], Sequence[str]] | None = None  # new queries of earlier attempts, that ran since then
     shown: Callable[[Record], None] = lambda record: None  # a trial ended; for people
 
     def interrupt(self) -> None:
@@ -99,6 +99,8 @@ class Orchestrator:
         self._write(checkpoint.ENVIRONMENT, msgspec.json.format(msgspec.json.encode(dict(self.environment)), indent=2))
         work = left(self.plan, self.earlier)
         self._tell("begin", tasks=len(work.tasks), resumed=len(self.earlier))
+        if work.tasks:
+            self._look(self.runtime.wall())  # what ran before the first trial disturbs none
         for unit in work.unsupported:
             self._refuse(unit)
         refused: set[tuple[str, str]] = set()
@@ -163,14 +165,8 @@ class Orchestrator:
     def _record(self, start: Start, measured: Measured, seconds: float) -> Record:
         disturbed_by: tuple[str, ...] = ()
         outcome = measured.outcome
-        strays = self.strays
-        if strays is not None and outcome not in (Outcome.INTERRUPTED, Outcome.UNSUPPORTED):
-            disturbed_by = self._insist(
-                lambda: tuple(strays(start.started)),
-                Exception,  # an adapter's
-                "not_looked",
-                "queries of earlier attempts could not be looked for",
-            )
+        if outcome not in (Outcome.INTERRUPTED, Outcome.UNSUPPORTED):
+            disturbed_by = self._look(start.started)
             outcome = Outcome.DISTURBED if disturbed_by else outcome
         return Record(
             **msgspec.structs.asdict(start),
@@ -178,6 +174,18 @@ class Orchestrator:
             ended=self.runtime.wall(),
             seconds=seconds,
             disturbed_by=disturbed_by,
+        )
+
+    def _look(self, since: datetime) -> tuple[str, ...]:
+        """Queries of earlier attempts that ran since the last look. What nobody could look for may have run (I5)."""
+        strays = self.strays
+        if strays is None:
+            return ()
+        return self._insist(
+            lambda: tuple(strays(since)),
+            Exception,  # an adapter's
+            "not_looked",
+            "queries of earlier attempts could not be looked for",
         )
 
     def _refuse(self, unit: Unit) -> None:

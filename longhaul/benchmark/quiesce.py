@@ -93,10 +93,11 @@ def quiesce(trials: Trials, adapters: Adapters, runtime: Runtime, *, seconds: fl
 def strays(
     plan: Plan, attempt: Attempt, trials: str, earliest_generation: int, adapters: Adapters
 ) -> Callable[[datetime], Sequence[str]] | None:
-    """What tells an orchestrator of queries of earlier attempts that ran since a moment, and stops them (F20, I5).
+    """What tells an orchestrator of queries of earlier attempts that ran since its last look, and stops them (F20, I5).
 
-    A former owner that goes on begins trials that this host never heard of; but how they are named is known. None if
-    no adapter of the job leaves queries behind.
+    A former owner that goes on begins trials that this host never heard of; but how they are named is known. Clocks of
+    hosts and services need not agree: what counts is that a query was not seen before, and each look stops what it
+    sees. None if no adapter of the job leaves queries behind.
     """
     by_adapter: dict[str, list[str]] = defaultdict(list)
     for unit in plan.units:
@@ -112,11 +113,15 @@ def strays(
     if not remote:
         return None
 
+    seen: set[str] = set()
+
     def look(since: datetime) -> Sequence[str]:
         found: list[Query] = []
         for adapter, prefixes in remote:
-            found += adapter.quiesce(prefixes, since)
-        return [query.id for query in found]
+            found += adapter.quiesce(prefixes, since - SKEW)
+        new = [query.id for query in found if query.id not in seen]
+        seen.update(new)
+        return new
 
     return look
 

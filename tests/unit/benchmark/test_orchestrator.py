@@ -261,7 +261,7 @@ def test_a_trial_beside_an_earlier_attempts_query_is_repeated() -> None:
 
     def strays(since: datetime) -> list[str]:
         seen.append(since)
-        return ["q-1"] if len(seen) in (4, 5) else []
+        return ["q-1"] if len(seen) in (1, 5, 6) else []  # the first look is for what ran before
 
     assert host.orchestrate(PLAN, 2, strays=strays) == SUCCEEDED
     disturbed = [record for record in records_of(host).values() if record.outcome is Outcome.DISTURBED]
@@ -269,7 +269,7 @@ def test_a_trial_beside_an_earlier_attempts_query_is_repeated() -> None:
     assert [record.again for record in disturbed] == [0, 1]
     assert len(host.ran()) == len(set(host.ran())) == 12
     starts = trials_of(host).starts
-    assert seen == [starts[line.removeprefix("run ")].started for line in host.log if line.startswith("run ")]
+    assert seen[1:] == [starts[line.removeprefix("run ")].started for line in host.log if line.startswith("run ")]
 
 
 def test_a_trial_that_is_always_disturbed_fails() -> None:
@@ -287,12 +287,12 @@ def test_queries_that_cannot_be_looked_for_are_looked_for_again() -> None:
 
     def strays(since: datetime) -> list[str]:
         looks.append(since)
-        if len(looks) == 1:
+        if len(looks) in (1, 3):
             raise ConnectionError
-        return ["q-1"] if len(looks) == 2 else []
+        return ["q-1"] if len(looks) == 4 else []
 
     assert host.orchestrate(PLAN, 2, strays=strays) == SUCCEEDED
-    assert looks[0] == looks[1]
+    assert looks[2] == looks[3]
     assert next(iter(records_of(host).values())).outcome is Outcome.DISTURBED
 
 
@@ -301,7 +301,9 @@ def test_what_may_have_been_disturbed_is_not_recorded() -> None:
     host = Host(deadline=1500)
 
     def strays(since: datetime) -> list[str]:
-        raise ConnectionError
+        if host.ran():
+            raise ConnectionError
+        return []
 
     assert host.orchestrate(PLAN, 2, strays=strays) == STOPPED
     assert len(host.ran()) == 1

@@ -164,6 +164,8 @@ def test_strays_are_looked_for_under_every_name_they_can_have() -> None:
     look = strays(plan, Attempt(generation=3, number=4), BASE, 2, adapters)
     assert look is not None
     assert look(EPOCH) == ["q-1", "q-2"], "it ran beside the trial, whether or not it still does"
+    assert look(EPOCH) == [], "it was seen, and stopped"
+    assert service.asked[0][2] == EPOCH - SKEW, "clocks need not agree"
     prefixes = service.asked[0][1]
     case = plan.units[1].case.id
 
