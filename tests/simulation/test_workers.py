@@ -43,7 +43,7 @@ def test_what_fails_among_workers_shrinks_and_replays(monkeypatch: pytest.Monkey
     assert result.violation is not None
     assert result.violation.startswith("I5")
     script = schedule.shrink(result, workers.run)
-    assert len(script) <= min(15, len(result.made))
+    assert len(script) <= len(result.made) / 2
     again = workers.run(script=choices.parse(choices.line(script)))
     assert again.violation is not None
     assert again.violation.startswith("I5")

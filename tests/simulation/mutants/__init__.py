@@ -6,13 +6,16 @@ from tests.simulation.mutants.attempts import ATTEMPTS
 from tests.simulation.mutants.leases import LEASES
 from tests.simulation.mutants.mutant import Mutant
 from tests.simulation.mutants.queue import QUEUE
+from tests.simulation.mutants.schedules import SCHEDULES
 from tests.simulation.mutants.workers import WORKERS
 
-MUTANTS: tuple[Mutant, ...] = (*LEASES, *QUEUE, *ATTEMPTS, *WORKERS)
+MUTANTS: tuple[Mutant, ...] = (*LEASES, *QUEUE, *ATTEMPTS, *WORKERS, *SCHEDULES)
 BY_NAME = {one.name: one for one in MUTANTS}
 VARIABLE = "LONGHAUL_MUTANT"
 
 
-def install_from_environment() -> None:
+def install_from_environment() -> Mutant:
     """In a process that the hunter started."""
-    BY_NAME[os.environ[VARIABLE]].install()
+    one = BY_NAME[os.environ[VARIABLE]]
+    one.install()
+    return one

@@ -142,12 +142,14 @@ class Trials:
         began = instance.world.now
         self._queries.begins(instance, trial)
         self._ledger.trial_begins(instance, self._place, trial)
-        gap = GAPS[choices.pick(len(GAPS), instance.oddity)]
+        gap = instance.gap or GAPS[choices.pick(len(GAPS), instance.oddity)]
         if gap:  # S65: it stands still just before its query leaves, and nothing can stop that
             instance.world.note(f"{instance.name} stands still for {gap:.0f} s before its query leaves")
-            instance.troubled = True
+            instance.troubled, instance.gap = True, 0.0
             instance.pause(instance.world.now + gap)
-            instance.world.sleep(0.01)
+            task = instance.world.task
+            instance.world.wake(0, task, task.wait, None)  # `sleep` may pass where nothing happens meanwhile
+            instance.world.block()
         delay = LANDS_AFTER[choices.pick(len(LANDS_AFTER), instance.oddity)]
         seconds = TRIAL_SECONDS[choices.pick(len(TRIAL_SECONDS), instance.oddity)]
         query = self._queries.start(instance, trial, delay, seconds)

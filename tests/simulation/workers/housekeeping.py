@@ -26,6 +26,7 @@ class Housekeeping:
     def __init__(self, host: Host, group: Group, queue: QueueKeys, jobs: list[str], slots: int, terms: Terms) -> None:
         self._host, self._group, self._queue, self._jobs = host, group, queue, jobs
         self._slots, self._terms = slots, terms
+        self.stale = 0  # seconds that EC2's answers are behind, if that is told
 
     def run(self, until: float) -> None:
         """Look now and then, until that time at least, and until there is nothing left to look after."""
@@ -43,7 +44,7 @@ class Housekeeping:
         slots = {key: self._read(key) for key in map(keys.slot, range(self._slots))}
         there = {key: seen for key, seen in slots.items() if seen is not None}
         there |= {self._queue.claim(job): seen for job, seen in claims.items()}
-        stale = STALE_SECONDS[self._host.choices.pick(len(STALE_SECONDS), 0.2)]
+        stale = self.stale or STALE_SECONDS[self._host.choices.pick(len(STALE_SECONDS), 0.2)]
         for mark in rules.marks(there, self._asked(there, stale), now=now, token=self._host.runtime.token):
             self._check(mark)
             self._host.put(mark.key, leases.encode(mark.body), replaces=mark.replaces)

@@ -40,6 +40,7 @@ class Instance(Host):
         self.protected = False
         self.notice: Notice | None = None
         self.disk: dict[Place, dict[str, bytes]] = {}  # folders of attempts
+        self.gap = 0.0  # how long it stands still just before its next query leaves, if that is told
         self.deadline = -math.inf  # the word in the shared mapping
         self.quarantine: Quarantine | None = None
         self._bodies: list[Body] = []

@@ -28,7 +28,7 @@ from tests.simulation.workers.bench import REPETITIONS, plan_for
 from tests.simulation.workers.commands import Commands
 from tests.simulation.workers.group import Group, Membership
 from tests.simulation.workers.housekeeping import Housekeeping
-from tests.simulation.workers.instance import Instance, Journal, Program
+from tests.simulation.workers.instance import Body, Instance, Journal, Program
 from tests.simulation.workers.ledger import Ledger
 from tests.simulation.workers.queries import Queries
 from tests.simulation.workers.transfers import Transfers
@@ -48,14 +48,34 @@ def run(
     seed: int = 0, script: Mapping[int, int] | None = None, *, trace: Callable[[str], None] | None = None
 ) -> Result:
     """Run one schedule."""
-    choices = Choices(seed, script)
+    return play(Choices(seed, script), trace=trace)
+
+
+Directing = Callable[["Fleet"], None]
+
+
+def direct(directing: Directing, *, hosts: int = HOSTS, trace: Callable[[str], None] | None = None) -> Result:
+    """Run one schedule in which nothing happens by chance, but what is told before it begins."""
+    return play(Choices(script={}), directing, hosts=hosts, trace=trace)
+
+
+def play(
+    choices: Choices,
+    directing: Directing = lambda fleet: None,
+    *,
+    hosts: int = HOSTS,
+    trace: Callable[[str], None] | None = None,
+) -> Result:
+    """Run one schedule, and say how it went."""
     world = World()
     world.trace = trace
     violation = None
     with observed() as forget, logged(world):
         forget()
         try:
-            Fleet(world, choices).play()
+            fleet = Fleet(world, choices, hosts)
+            directing(fleet)
+            fleet.play()
         except ViolationError as error:
             violation = str(error)
         except Exception as error:  # noqa: BLE001  whatever ends a worker is a finding (L4)
@@ -82,14 +102,15 @@ class Documents:
 class Fleet:
     """Everything of one schedule."""
 
-    def __init__(self, world: World, choices: Choices) -> None:
-        self.world, self.choices, self.keys = world, choices, QueueKeys("q")
+    def __init__(self, world: World, choices: Choices, hosts: int) -> None:
+        self.world, self.choices, self.hosts, self.keys = world, choices, hosts, QueueKeys("q")
         self.server = Server(world, self.keys, SLOTS)
         self.queries = Queries(world)
         self.ledger = Ledger(self.server, self.queries, REPETITIONS)
         self.server.on_done = self._done
         self.jobs = [job.id for job in JOBS]
         self.group = Group(world, self.server, self.jobs, self._launch)
+        self.keeper = Housekeeping(self.reliable("hk"), self.group, self.keys, self.jobs, SLOTS, TERMS)
         self._names = itertools.count()
 
     def play(self) -> None:
@@ -97,9 +118,8 @@ class Fleet:
         world, choices = self.world, self.choices
         come = (0.0, 100.0)[choices.pick(2, 0.1)]
         world.at(come, lambda: self._write(QUEUE))
-        self.group.begin(HOSTS)
-        keeper = Housekeeping(self._reliable("hk"), self.group, self.keys, self.jobs, SLOTS, TERMS)
-        world.spawn(Instance(world, self.server, choices, "hk", 0.0), lambda: keeper.run(QUIET_FROM))
+        self.group.begin(self.hosts)
+        world.spawn(Body(0.0), lambda: self.keeper.run(QUIET_FROM))
         for what in (self._requeue, self._pause, self._rebalance):
             if choices.pick(2, 0.15):
                 when = (500.0, 200.0, 900.0)[choices.pick(3, 0.6)]
@@ -115,7 +135,8 @@ class Fleet:
             raise ViolationError("L4 something still waits")
 
     # ---- hosts -----------------------------------------------------------------------------------------------------
-    def _reliable(self, name: str) -> Host:
+    def reliable(self, name: str) -> Host:
+        """A host of somebody else: its network never fails."""
         host = Host(self.world, self.server, Choices(script={}), name, 0.0)
         host.choices = self.choices
         return host
@@ -199,7 +220,7 @@ class Fleet:
                 return
             world.note(f"{instance.name}: {fate}")
             instance.troubled = True
-            self._happen(instance, fate, length)
+            self.happen(instance, fate, length)
             if instance.state == "running" and world.now < QUIET_FROM and length < 300:
                 world.at(length, lambda: self._befall(instance))
 
@@ -208,7 +229,8 @@ class Fleet:
 
         world.at(when, arm if moment else happen)
 
-    def _happen(self, instance: Instance, fate: str, length: float) -> None:
+    def happen(self, instance: Instance, fate: str, length: float = 0.0) -> None:
+        """Something befalls a host."""
         world = self.world
         if fate == "crash":
             self.group.gone(instance, "crashed")
@@ -247,7 +269,7 @@ class Fleet:
         done = [job for job in self.jobs if self.server.is_done(job)]
         if not done or not self.group.live:
             return
-        host, again = self._reliable("op"), bool(self.choices.pick(2, 0.5))
+        host, again = self.reliable("op"), bool(self.choices.pick(2, 0.5))
 
         def main() -> None:
             with suppress(FleetError):
@@ -257,7 +279,7 @@ class Fleet:
         self.world.spawn(host, main)
 
     def _pause(self) -> None:
-        host = self._reliable("op")
+        host = self.reliable("op")
 
         def main() -> None:
             with suppress(UnansweredError):
