@@ -110,13 +110,15 @@ class Terms:
     margin_seconds: float = 60  # that the holder stops before others may begin to count (F4)
     grace_seconds: float = 10  # that others wait beyond it: one second of rounding, and servers that differ (F4)
     renew_seconds: float = 60
+    scan_seconds: float = 30  # between two looks at the queue, with jitter (F8)
 
     @classmethod
     def of(cls, lease_seconds: float) -> Terms:
         """F4, F5: margin max(30 s, a tenth), renewed every tenth. Leases too short for that, in tests, keep a tenth."""
         tenth = lease_seconds / 10
         margin = max(30.0, tenth) if lease_seconds >= SHORTEST_LEASE_SECONDS else tenth
-        return cls(lease_seconds=lease_seconds, margin_seconds=margin, renew_seconds=tenth)
+        scan = min(30.0, tenth)
+        return cls(lease_seconds=lease_seconds, margin_seconds=margin, renew_seconds=tenth, scan_seconds=scan)
 
     def deadline(self, first_sent: float) -> float:
         """When a holder must have stopped, by its own clock (F4).

@@ -13,8 +13,6 @@ from longhaul.fleet.lease import Owner, Seen, State, Terms
 from longhaul.fleet.objects import Listed, Store
 from longhaul.fleet.runtime import Runtime
 
-SCAN_SECONDS = 30.0  # between two looks, with jitter
-
 
 @dataclass(frozen=True, kw_only=True)
 class Scan:

@@ -13,7 +13,7 @@ from longhaul.fleet.control import Equipment
 from longhaul.fleet.errors import FleetError
 from longhaul.fleet.keeper import Keeper
 from longhaul.fleet.lease import Lease, Owner, State
-from longhaul.fleet.listing import SCAN_SECONDS, Scan, Scanner
+from longhaul.fleet.listing import Scan, Scanner
 from longhaul.fleet.retirement import Decision, Sighting, decide, sighted
 from longhaul.fleet.slots import Shortage
 from longhaul.fleet.surroundings import Doing, Published, Queue
@@ -180,4 +180,4 @@ class Shift:
         return claim.owner.instance == self._owner.instance and claim.state is State.RUNNING
 
     def _pause(self) -> None:
-        self._aside.wait(lambda: False, self._runtime.clock() + self._runtime.jittered(SCAN_SECONDS))
+        self._aside.wait(lambda: False, self._runtime.clock() + self._runtime.jittered(self._terms.scan_seconds))

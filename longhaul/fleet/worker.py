@@ -12,7 +12,6 @@ from longhaul.fleet.errors import FleetError
 from longhaul.fleet.keeper import Keeper
 from longhaul.fleet.keys import QueueKeys
 from longhaul.fleet.lease import Owner, Terms
-from longhaul.fleet.listing import SCAN_SECONDS
 from longhaul.fleet.lookout import LOOK_SECONDS, Lookout
 from longhaul.fleet.machine import Machine, Notice, Notices
 from longhaul.fleet.objects import Store
@@ -116,7 +115,7 @@ class Worker:
                 logger.warning("the queue cannot be read: %s", error)
             if self._runtime.clock() >= until and self._retire("no queue was published"):
                 return None
-            self._aside.wait(lambda: False, self._runtime.clock() + self._runtime.jittered(SCAN_SECONDS))
+            self._aside.wait(lambda: False, self._runtime.clock() + self._runtime.jittered(self._terms.scan_seconds))
 
     def _equipment(self, published: Published) -> Equipment:
         slots = Slots(

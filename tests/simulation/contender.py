@@ -13,7 +13,7 @@ from longhaul.fleet.errors import UnansweredError
 from longhaul.fleet.holding import Verdict, keep
 from longhaul.fleet.keys import Attempt, QueueKeys
 from longhaul.fleet.lease import Completion, Outcome, Owner, Record, State, Terms
-from longhaul.fleet.listing import SCAN_SECONDS, Scan, Scanner
+from longhaul.fleet.listing import Scan, Scanner
 from longhaul.fleet.slots import Shortage, Slots
 from longhaul.fleet.taking import Job, Taken, Taker, candidates
 from tests.simulation.host import Host
@@ -46,7 +46,7 @@ class Contender:
                 self._take_one(scan)
             except UnansweredError:
                 pass
-            self.runtime.sleep(self.runtime.jittered(SCAN_SECONDS))
+            self.runtime.sleep(self.runtime.jittered(self.terms.scan_seconds))
 
     def _index(self, scan: Scan) -> None:
         for job in self.jobs:

@@ -76,10 +76,11 @@ def test_no_clock_of_a_host_matters(minutes: int) -> None:
 
 
 def test_terms() -> None:
-    """F4, F5: margin max(30 s, a tenth); renewed every tenth; the default is 600 s."""
+    """F4, F5, F8: margin max(30 s, a tenth); renewed every tenth, scanned each 30 s; the default is 600 s."""
     assert Terms.of(600) == Terms()
     assert (Terms.of(300).margin_seconds, Terms.of(300).renew_seconds) == (30, 30)
-    assert Terms.of(3).margin_seconds == pytest.approx(0.3)
+    assert {Terms.of(seconds).scan_seconds for seconds in (300, 600, 6000)} == {30}
+    assert Terms.of(3).margin_seconds == Terms.of(3).scan_seconds == pytest.approx(0.3)
     assert Terms.of(600).deadline(1000) == 1540
 
 
