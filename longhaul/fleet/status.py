@@ -46,7 +46,11 @@ class JobStatus:
     @property
     def attempt(self) -> str:
         """Which attempt has it, or had it last."""
-        return f"g{self.lease.generation}/attempt-{self.lease.attempt}" if self.lease else "-"
+        if self.lease is None:
+            return "-"
+        if self.lease.marked_by == rules.REQUEUED and self.lease.state is State.RELEASED:
+            return f"g{self.lease.generation}"  # none yet
+        return f"g{self.lease.generation}/attempt-{self.lease.attempt}"
 
     @property
     def detail(self) -> str:

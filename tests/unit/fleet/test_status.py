@@ -11,7 +11,7 @@ import pytest
 from longhaul.fleet import keys as names
 from longhaul.fleet.hosts import StoredHost
 from longhaul.fleet.keys import QueueKeys
-from longhaul.fleet.lease import Completion, Lease, Outcome, Seen, State
+from longhaul.fleet.lease import Completion, Lease, Outcome, Seen, State, requeued
 from longhaul.fleet.queue import Documents, JobDocument, Manifest, PublishedQueue, QueueDocument
 from longhaul.fleet.status import JobState, Observer, QueueStatus, job_status, state_of
 from longhaul.fleet.surroundings import Doing
@@ -68,6 +68,8 @@ def test_how_it_ended() -> None:
     assert status.detail == "interrupted, marked by spot"
     assert status.attempt == "g0/attempt-4"
     assert job_status(job, seen(body(ME, State.RELEASED))).detail == "released"
+    again = requeued(done(Outcome.SUCCESS), resume=False, nonce="n", wall=EPOCH)
+    assert job_status(job, seen(again)).attempt == "g1", "no attempt of this generation has begun"
     assert job_status(job, seen(body(ME))).detail == ""
     assert (job_status(job, None).attempt, job_status(job, None).detail) == ("-", "")
 
