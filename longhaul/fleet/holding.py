@@ -51,6 +51,7 @@ class Holding:
         self._body: Lease | None = None  # the last one sent, whether it stands or not
         self.stood: tuple[Lease, str] | None = None  # the last one known to have been carried out, and its ETag
         self._replaces: str | None = None  # ETag that the next write demands, None for creation
+        self._sent: set[str] = set()  # nonces of what may stand there, or land
         self._over = False  # lost or completed: nothing that this holder sent can land any more
         self.ending = False  # set by whoever completes it or gives it back
 
@@ -111,6 +112,11 @@ class Holding:
         if now.lease is None or now.lease.owner != self.owner:
             raise ValueError(f"{self.key} is not this owner's")
         self._body, self._replaces = now.lease, now.etag
+        self._sent = {now.lease.nonce}
+
+    def sent(self, nonce: str) -> bool:
+        """Whether a body with that nonce is of this holder, as far as it may stand there."""
+        return nonce in self._sent
 
     def forsake(self) -> None:
         """Act on it no more, nor renew it, and leave it to expire: something that cannot be stopped may use it."""
@@ -180,12 +186,13 @@ class Holding:
             now, became = None, None
             try:
                 if send:
+                    self._sent.add(body.nonce)
                     etag = self._store.put(self.key, rules.encode(body), replaces=self._replaces)
                     if etag is not None:
                         return self._stands(body, etag, first_sent)
                 send = False
                 now = rules.seen(self._store.get(self.key))
-                became = rules.fate(body, self._replaces, now)
+                became = rules.fate(body, self._replaces, now, self._sent)
             except UnansweredError:
                 pass  # an expired token or a refusal of permission too: it may pass before the deadline (S77)
             if became is Fate.STANDS and now is not None:
@@ -206,6 +213,7 @@ class Holding:
 
     def _stands(self, body: Lease, etag: str, first_sent: float) -> Verdict:
         self._replaces, self.stood = etag, (body, etag)
+        self._sent = {body.nonce}  # nothing sent before can land any more
         if body.state is State.RUNNING and not self.ending:
             self.deadline = self._terms.deadline(first_sent)
             if self._given_back:  # between those two lines, by another thread

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum, StrEnum
@@ -251,15 +252,19 @@ class Fate(Enum):
     LOST = "somebody else wrote, or the object is gone"
 
 
-def fate(wrote: Lease, replaces: str | None, now: Seen | None) -> Fate:
-    """F3, over what a GET after the write says. `replaces` is the ETag that the write demanded, None for creation."""
+def fate(wrote: Lease, replaces: str | None, now: Seen | None, sent: Container[str]) -> Fate:
+    """F3, over what a GET after the write says. `replaces` is the ETag that the write demanded, None for creation.
+
+    `sent` are the nonces of this holder. Owner and attempt would not tell: two holders of one worker that seek the same
+    lease at once count the same attempt.
+    """
     if now is None:
         return Fate.OPEN if replaces is None else Fate.LOST
     if now.lease is not None and now.lease.nonce == wrote.nonce:
         return Fate.STANDS
     if now.etag == replaces:
         return Fate.OPEN
-    if now.lease is not None and (now.lease.owner, now.lease.attempt) == (wrote.owner, wrote.attempt):
+    if now.lease is not None and now.lease.nonce in sent:
         if now.lease.state is State.DONE:
             return Fate.COMPLETED
         if now.lease.state is State.RUNNING:

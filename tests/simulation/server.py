@@ -152,7 +152,8 @@ class Server:
             return
         there = self.lease(holding.key)
         mine = (holding.owner, holding.body.attempt)
-        if there is not None and (there.owner, there.attempt) == mine and there.state in (State.RUNNING, State.DONE):
+        its_own = there is not None and (there.owner, there.attempt) == mine and holding.sent(there.nonce)
+        if there is not None and its_own and there.state in (State.RUNNING, State.DONE):
             raise ViolationError(f"E1 {holding.owner.worker} gives {holding.key} up, which is its own")
 
     def _verdict_completed(self, holding: Holding) -> None:

@@ -1,6 +1,8 @@
 """Guards whose absence schedules of whole workers show, and directed ones."""
 
-from tests.simulation.mutants.mutant import Mutant, among_workers
+from tests.simulation.mutants.mutant import Mutant, among_workers, mutant
+
+SCENARIOS = "tests/simulation/test_scenarios.py::"
 
 SCHEDULES: tuple[Mutant, ...] = (
     among_workers(
@@ -37,6 +39,36 @@ SCHEDULES: tuple[Mutant, ...] = (
         "benchmark.quiesce",
         "    if not remote:\n        return None\n",
         "    return None\n",
+    ),
+    among_workers(
+        "a service that does not answer ends the run",
+        "L4 F20",
+        "benchmark.orchestrator",
+        "            Exception,  # an adapter's\n",
+        "            StoreError,  # an adapter's\n",
+    ),
+    among_workers(
+        "what disturbed one trial disturbs the next",
+        "E1 F20",
+        "benchmark.quiesce",
+        "if query.id not in seen]",
+        "]",
+    ),
+    mutant(
+        "what disturbed a trial goes by the host's clock",
+        "I5 S50",
+        "benchmark.quiesce",
+        "adapter.quiesce(prefixes, since - SKEW)\n        new",
+        "adapter.quiesce(prefixes, since)\n        new",
+        "tests/unit/benchmark/test_quiesce.py::test_strays_are_looked_for_under_every_name_they_can_have",
+    ),
+    mutant(
+        "what ran before the first trial disturbs it",
+        "F20",
+        "benchmark.orchestrator",
+        "            self._look(self.runtime.wall())",
+        "            self.runtime.wall()",
+        "tests/unit/benchmark/test_orchestrator.py::test_a_trial_beside_an_earlier_attempts_query_is_repeated",
     ),
     among_workers(
         "a record is not stored before the next trial",
@@ -100,5 +132,37 @@ SCHEDULES: tuple[Mutant, ...] = (
         "housekeeping",
         "return TERMINATED if launched is not None and launched + UNLISTED <= now else None",
         "return TERMINATED",
+    ),
+    mutant(
+        "claims are not read again after the floor was lowered",
+        "I10 S64",
+        "housekeeping",
+        "        if unfinished(jobs, read_claims()):\n            set_minimum(1)\n            return 1\n",
+        "",
+        f"{SCENARIOS}test_s64_a_requeue_between_housekeepings_look_and_its_write_keeps_its_host",
+    ),
+    mutant(
+        "a host whose worker is gone stays",
+        "L1 S69",
+        "housekeeping",
+        "        if one.state == Ec2State.RUNNING\n        and one.launched",
+        "        if one.state == Ec2State.TERMINATED\n        and one.launched",
+        f"{SCENARIOS}test_s69_a_host_whose_worker_is_gone_is_replaced",
+    ),
+    mutant(
+        "a query that left late disturbs nobody",
+        "I5 S65",
+        "benchmark.orchestrator",
+        "outcome = Outcome.DISTURBED if disturbed_by else outcome",
+        "outcome = outcome",
+        f"{SCENARIOS}test_s65_a_host_stands_still_between_the_look_at_its_deadline_and_its_query",
+    ),
+    mutant(
+        "a notice is not handed on",
+        "L3 S20",
+        "lookout",
+        "            self.notice = found\n",
+        "            self.at = at\n",
+        f"{SCENARIOS}test_s20_a_rehearsed_host_is_replaced_and_the_job_goes_on",
     ),
 )

@@ -22,7 +22,7 @@ class Group:
         self.world, self._server, self._jobs, self._launch = world, server, jobs, launch
         self.desired = self.minimum = 0
         self.rebalances = True
-        self.minima: list[int] = []  # that were asked for
+        self.minima: list[tuple[float, int]] = []  # that were asked for, and when
         self.instances: list[Instance] = []
         self._pending = 0
 
@@ -41,7 +41,7 @@ class Group:
         """As housekeeping and operators do; the group keeps its desired capacity above it."""
         if minimum != self.minimum:
             self.world.note(f"group: minimum {minimum}")
-        self.minima.append(minimum)
+        self.minima.append((self.world.now, minimum))
         self.minimum, self.desired = minimum, max(self.desired, minimum)
         self.reconcile()
 

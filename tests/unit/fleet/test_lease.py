@@ -118,10 +118,11 @@ MINE = body(ME, attempt=3, nonce="now")
         (MINE, "e0", at(body(ME, attempt=3, nonce="before")), Fate.OVERTAKEN),
         (MINE, None, at(body(ME, attempt=3, nonce="before")), Fate.OVERTAKEN),
         (replace(MINE, state=State.RELEASED), "e0", at(body(ME, attempt=3, nonce="before")), Fate.OVERTAKEN),
-        (MINE, "e0", at(body(ME, attempt=2, nonce="before")), Fate.LOST),
-        (MINE, "e0", at(body(OTHER, attempt=3)), Fate.LOST),
-        (MINE, "e0", at(body(OTHER, attempt=4)), Fate.LOST),
-        (MINE, None, at(body(OTHER, attempt=1)), Fate.LOST),
+        (MINE, "e0", at(body(ME, attempt=2, nonce="older")), Fate.LOST),
+        (MINE, "e0", at(body(ME, attempt=3, nonce="of another holder")), Fate.LOST),
+        (MINE, "e0", at(body(OTHER, attempt=3, nonce="theirs")), Fate.LOST),
+        (MINE, "e0", at(body(OTHER, attempt=4, nonce="theirs")), Fate.LOST),
+        (MINE, None, at(body(OTHER, attempt=1, nonce="theirs")), Fate.LOST),
         (MINE, "e0", at(body(ME, State.INTERRUPTED, attempt=3, nonce="marked")), Fate.LOST),
         (MINE, "e0", at(body(ME, State.RELEASED, attempt=3, nonce="before")), Fate.LOST),
         (MINE, "e0", at(replace(DONE, nonce="before")), Fate.COMPLETED),
@@ -132,7 +133,7 @@ MINE = body(ME, attempt=3, nonce="now")
 )
 def test_fate(wrote: Lease, replaces: str | None, now: Seen | None, expected: Fate) -> None:
     """F3, in the order of its words (S34, S46, S49, S63, case-Q14)."""
-    assert rules.fate(wrote, replaces, now) is expected
+    assert rules.fate(wrote, replaces, now, {"before", MINE.nonce, DONE.nonce}) is expected
 
 
 def test_renewing_keeps_all_but_nonce_sequence_and_times() -> None:
