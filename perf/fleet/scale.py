@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -160,13 +159,7 @@ def run(jobs: int, workers: int, job_seconds: float) -> Ran:
     server.upload(KEYS.document(QUEUE), msgspec.json.encode({}))
     for number in range(workers):
         employ(world, server, choices, f"h{number}", queue, counts, job_seconds)
-    gc.freeze()
-    gc.disable()
-    try:
-        world.run(jobs / workers * job_seconds * 3 + 7200)
-    finally:
-        gc.enable()
-        gc.unfreeze()
+    world.run(jobs / workers * job_seconds * 3 + 7200)
     if len(done) != jobs:
         raise RuntimeError(f"{len(done)} of {jobs} jobs are done")
     ran.cpu_seconds = time.process_time() - began
