@@ -22,6 +22,7 @@ from tests.simulation.workers import schedule as workers
 KINDS: dict[str, Callable[..., Result]] = {"leases": schedule.run, "workers": workers.run}
 BATCH = {"leases": 250, "workers": 50}
 WORKERS_SHARE = 20
+PROGRESS_SECONDS = 60.0
 
 
 def batch(kind: str, first: int, count: int) -> tuple[int, float, list[tuple[int, str]]]:
@@ -54,12 +55,18 @@ def many(kind: str, first: int, seeds: int, cores: int) -> int:
     began = time.monotonic()
     starts = range(first, first + seeds, BATCH[kind])
     counts = [min(BATCH[kind], first + seeds - start) for start in starts]
+    found: list[tuple[int, str]] = []
+    events, busy, told = 0, 0.0, began
     with ProcessPoolExecutor(cores) as pool:
-        results = list(pool.map(partial(batch, kind), starts, counts))
+        for number, (some, cpu, failures) in enumerate(pool.map(partial(batch, kind), starts, counts), 1):
+            events, busy = events + some, busy + cpu
+            found += failures
+            if time.monotonic() > told + PROGRESS_SECONDS:
+                told = time.monotonic()
+                ran = min(number * BATCH[kind], seeds)
+                print(f"{ran} schedules of {kind} so far, {len(found)} violations", file=sys.stderr, flush=True)
     seconds = time.monotonic() - began
-    found = sorted(one for _, _, failures in results for one in failures)
-    events = sum(count for count, _, _ in results)
-    busy = sum(cpu for _, cpu, _ in results)
+    found.sort()
     print(
         f"{seeds} schedules of {kind}, seeds {first} to {first + seeds - 1}, {events} events: {len(found)} violations; "
         f"{seconds:.1f} s on {cores} cores, {seeds / seconds:.0f} schedules/s, {seeds / busy:.0f} per second of a core",
