@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+import gc
+
+import greenlet
 import pytest
 
 from longhaul.fleet import lease as rules
@@ -88,3 +91,19 @@ def test_a_shrunk_script_is_minimal() -> None:
 
     script = dict.fromkeys(range(60), 4)
     assert choices.shrink(script, fails) == {3: 2, 40: 1}
+
+
+def test_a_schedule_leaves_nothing_behind() -> None:
+    """Whoever still waits at its end is ended: a million schedules fit into memory."""
+    schedule.run(0)
+    gc.collect()
+    before = standing()
+    for seed in range(20):
+        schedule.run(seed)
+    gc.collect()
+    assert standing() == before
+
+
+def standing() -> int:
+    """How many greenlets there are."""
+    return sum(isinstance(one, greenlet.greenlet) for one in gc.get_objects())

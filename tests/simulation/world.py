@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from collections.abc import Callable
@@ -35,6 +36,7 @@ class World:
         self._hub = greenlet.getcurrent()
         self._hub_task = Task(Hub(), self._hub, wait=1)
         self._running: Task | None = None
+        self._started: list[greenlet.greenlet] = []
 
     def note(self, *words: object) -> None:
         """A line of the trace."""
@@ -51,7 +53,9 @@ class World:
 
     def spawn(self, body: Body, what: Callable[[], None]) -> None:
         """Start a task on a host."""
-        self.wake(0, Task(body, greenlet.greenlet(lambda _: what(), self._hub)), 0, None)
+        one = greenlet.greenlet(lambda _: what(), self._hub)
+        self._started.append(one)
+        self.wake(0, Task(body, one), 0, None)
 
     def count(self) -> int:
         """How many events there were so far."""
@@ -108,6 +112,19 @@ class World:
                 self._running = hub
                 what = self.block()
         return any(when < math.inf for when, *_ in self._queue)
+
+    def close(self) -> None:
+        """End whoever still waits. The collector cannot: it does not look into greenlets that stand still."""
+        setattr(self, "block", _end)  # noqa: B010  whoever waits on the way out ends as well
+        setattr(self, "sleep", _end)  # noqa: B010
+        for one in self._started:
+            if one:
+                with contextlib.suppress(BaseException):
+                    one.throw()
+
+
+def _end(*_: Any) -> Any:
+    raise greenlet.GreenletExit
 
 
 class Hub:

@@ -80,6 +80,7 @@ def play(
             violation = str(error)
         except Exception as error:  # noqa: BLE001  whatever ends a worker is a finding (L4)
             violation = f"L4 a worker ended with {type(error).__name__}: {error}"
+        world.close()
     world.note(violation or "all is well")
     return Result(violation=violation, made=choices.made, events=world.count(), seconds=world.now)
 
