@@ -227,21 +227,24 @@ def idle(jobs: int, running: int, seconds: float) -> Idle:
         employ(world, server, choices, f"busy-{number}", queue[jobs - running + number :][:1], hidden, 10 * seconds)
     world.run(600)
     watcher = employ(world, server, choices, "idle", queue, counts, seconds, kept=True)
-    told: list[str] = []
-    watcher.told = lambda verb, key: told.append(f"{verb} {key}")
+    began: list[tuple[int, int, int]] = []  # at each look: what it had listed and read before, and what others wrote
+
+    def told(verb: str, key: str) -> None:
+        if (verb, key) == ("LIST", KEYS.claims):
+            lists = counts["LIST", "claims"] + counts["LIST", "done"]
+            began.append((lists, counts["GET", "claims"], hidden["PUT", "claims"]))
+
+    watcher.told = told
     world.run(1200)  # the first look reads everything
-    counts.clear()
-    told.clear()
-    hidden.clear()
+    began.clear()
     world.run(1200 + seconds)
-    scans = told.count(f"LIST {KEYS.claims}")
     return Idle(
         keys=jobs,
         running=running,
-        scans=scans,
-        lists=counts["LIST", "claims"] + counts["LIST", "done"],
-        gets=counts["GET", "claims"],
-        changed=hidden["PUT", "claims"],
+        scans=len(began) - 1,
+        lists=began[-1][0] - began[0][0],
+        gets=began[-1][1] - began[1][1],  # what a look reads was written between the last one and it
+        changed=began[-2][2] - began[0][2],
     )
 
 
