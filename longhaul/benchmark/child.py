@@ -33,7 +33,9 @@ def main() -> NoReturn:
     task = json.loads(sys.stdin.buffer.read())
 
     def tell(**message: Any) -> None:
-        os.write(channel, json.dumps(message).encode() + b"\n")
+        line = memoryview(json.dumps(message, ensure_ascii=False, allow_nan=False).encode() + b"\n")
+        while line:
+            line = line[os.write(channel, line) :]
 
     trial = Trial(
         id=task["id"],
@@ -43,7 +45,12 @@ def main() -> NoReturn:
         started=lambda query: tell(query=query),
         may_query=_until(task["deadline"]),
     )
-    tell(result=run(task["target"], trial))
+    result = run(task["target"], trial)
+    try:
+        tell(result=result)
+    except (ValueError, TypeError, RecursionError) as problem:  # infinity, half a surrogate: a record cannot hold it
+        error = f"what the trial says cannot be recorded: {type(problem).__name__}: {problem}"
+        tell(result={"outcome": "failed", "error": error.encode("ascii", "backslashreplace").decode()})
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import hashlib
+import math
 import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +17,7 @@ from longhaul.benchmark.case import Case, Unit, scale_name
 from longhaul.benchmark.errors import ConfigurationError
 
 CONFIG, JOBS, MANIFEST = "config.toml", "jobs.json", "manifest.json"
+LONGEST_SECONDS = 7 * 24 * 3600.0  # of a trial: some number that no wait of the system refuses
 _T = TypeVar("_T")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
@@ -153,8 +155,14 @@ def read_config(text: bytes) -> Config:
         ("run.timeout_seconds", run.timeout_seconds),
         *((f"{case.name}: timeout_seconds", case.timeout_seconds) for case in config.case),
     ):
-        if number is not None and number <= 0:
-            raise ConfigurationError(f"{CONFIG}: {what} is {number}, it must be more than 0")
+        if number is not None and not 0 < number <= LONGEST_SECONDS:
+            raise ConfigurationError(f"{CONFIG}: {what} is {number}, it must be more than 0, a week at most")
+    weighed = [(case.name, case.weight, case.api_weight) for case in config.case]
+    for named, weight, api_weight in (*weighed, *((job.id, job.weight, job.api_weight) for job in config.job)):
+        if weight is not None and not 0 <= weight < math.inf:
+            raise ConfigurationError(f"{CONFIG}: {named}: weight is {weight}, it must be a number, 0 or more")
+        if api_weight is not None and api_weight < 0:
+            raise ConfigurationError(f"{CONFIG}: {named}: api_weight is {api_weight}, it must be 0 or more")
     return config
 
 
@@ -216,7 +224,9 @@ def _job(table: JobTable, units: Sequence[Unit], run: Run, demand: Demand) -> Jo
         raise ConfigurationError(
             f"job {table.id}: {warmups} warm-ups and {repetitions} repetitions; at least 0 and 1 it must be"
         )
-    demands = [demand(unit.case) if unit.case.api_weight is None else unit.case.api_weight for unit in measured]
+    asked = [demand(unit.case) for unit in measured]  # of all, which also tells cases that could only fail
+    said = [unit.case.api_weight for unit in measured]
+    demands = [needs if weight is None else weight for needs, weight in zip(asked, said, strict=True)]
     return Job(
         id=table.id,
         cases=selector,

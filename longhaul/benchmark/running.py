@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from longhaul.benchmark.adapters import Adapter, load, target
+from longhaul.benchmark.adapters import Adapter, FailedError, load, target
 from longhaul.benchmark.case import Case
 from longhaul.benchmark.checkpoint import LOG, LocalFolder, Record, Remote, Trials
 from longhaul.benchmark.environment import environment
@@ -36,8 +36,13 @@ def adapter(name: str) -> Adapter:
 
 
 def demand(case: Case) -> int:
-    """API slots that a trial of a case needs, by its adapter."""
-    return adapter(case.adapter).demand(case.parameters)
+    """API slots that a trial of a case needs, by its adapter; `ConfigurationError` if that could not measure it."""
+    if case.unsupported is not None:
+        return 0
+    try:
+        return adapter(case.adapter).demand(case.parameters)
+    except FailedError as error:
+        raise ConfigurationError(f"case {case.name!r}: {error}") from error
 
 
 def run(

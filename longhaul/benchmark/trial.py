@@ -27,6 +27,8 @@ SIGNAL_SECONDS = 1.0  # that an interrupt may come later than the end of a trial
 _LOOK_SECONDS = 0.01
 _SIGNALLED = {-2, -15}  # exit codes of a process that was ended by SIGINT or SIGTERM
 
+_UNREADABLE = "what the trial's process says cannot be read"
+
 Cancel = Callable[[str, Sequence[str]], None]  # adapter, ids of queries; an error passes
 
 
@@ -183,7 +185,10 @@ class _Process:
         """What it said of its trial, if it came to that."""
         if self._result is None:
             return None
-        return msgspec.convert({**self._result, "queries": self.queries}, Measured)
+        try:
+            return msgspec.convert({**self._result, "queries": self.queries}, Measured)
+        except msgspec.ValidationError as error:  # an adapter's: it says nothing about other cases
+            return Measured(outcome=Outcome.FAILED, error=f"{_UNREADABLE}: {error}", queries=self.queries)
 
     def close(self) -> None:
         """Give its file descriptors back; it is dead, or never will be."""
@@ -194,7 +199,10 @@ class _Process:
         heard = os.read(self._channel, 65536)
         *lines, self._pending = (self._pending + heard).split(b"\n")
         for line in lines:
-            message = msgspec.json.decode(line, type=_Message)
+            try:
+                message = msgspec.json.decode(line, type=_Message)
+            except (msgspec.DecodeError, RecursionError) as error:
+                message = _Message(result={"outcome": "failed", "error": f"{_UNREADABLE}: {error}"})
             if message.query is not None:
                 self._queries.append(message.query)
             self._result = message.result or self._result

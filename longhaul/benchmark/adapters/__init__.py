@@ -72,7 +72,7 @@ class Adapter(Protocol):
         """Look once: every query writing below these that ran at any time since then. Those that run are stopped."""
 
     def demand(self, parameters: Mapping[str, Any]) -> int:
-        """API slots that a trial needs."""
+        """API slots that a trial needs. A `FailedError` says that it would fail: then no queue is made of it."""
 
 
 def target(name: str) -> str:

@@ -2,7 +2,8 @@
 
 Parameters: `command`, a list in which `{scale}` and `{trial}` are replaced; `environment`, a table. Exit code 0 is a
 success. If the last line of stdout is a JSON object, its `rows`, `checksum`, `times`, `unsupported` and `error` are
-taken, and the rest is kept as values.
+taken, and the rest is kept as values. Of stdout the last MiB is read and kept in the log: neither a case's time nor its
+memory is to tell of what the harness does with its output.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 _PHASES = ("setup", "execute", "consume", "total")
+_KNOWN = {"command", "environment"}
+KEPT_BYTES = 1 << 20  # of the output of one trial
 
 
 class CommandAdapter:
@@ -29,9 +32,7 @@ class CommandAdapter:
 
     def setup(self, trial: Trial) -> None:
         """Build the command line and its environment."""
-        command = trial.parameters.get("command")
-        if not isinstance(command, list) or not command or not all(isinstance(word, str) for word in command):
-            raise FailedError("parameters.command must be a list of texts, the program first")
+        command, environment = _checked(trial.parameters)
         named = {"{scale}": trial.scale, "{trial}": trial.id}
         self._command = [_filled(word, named) for word in command]
         self._environment = {
@@ -39,7 +40,7 @@ class CommandAdapter:
             "LONGHAUL_SCALE": trial.scale,
             "LONGHAUL_TRIAL": trial.id,
             **({"LONGHAUL_TRIAL_PREFIX": trial.prefix} if trial.prefix else {}),
-            **{name: str(value) for name, value in trial.parameters.get("environment", {}).items()},
+            **{name: str(value) for name, value in environment.items()},
         }
         self._output = _file()
         self._may_query = trial.may_query
@@ -61,8 +62,11 @@ class CommandAdapter:
 
     def consume(self) -> Consumed:
         """Read the exit code and the last line."""
-        self._output.seek(0)
-        output = self._output.read()
+        left_out = max(0, self._output.seek(0, os.SEEK_END) - KEPT_BYTES)
+        self._output.seek(left_out)
+        output = self._output.read(KEPT_BYTES)
+        if left_out:
+            sys.stdout.buffer.write(f"[{left_out} bytes of output left out]\n".encode())
         sys.stdout.buffer.write(output)  # to the attempt's log
         said = _last_object(output)
         if reason := said.pop("unsupported", None):
@@ -87,7 +91,25 @@ class CommandAdapter:
 
     def demand(self, parameters: Mapping[str, Any]) -> int:
         """A command needs no API slot unless its case says so (`api_weight`)."""
+        _checked(parameters)
         return 0
+
+
+def _checked(parameters: Mapping[str, Any]) -> tuple[Sequence[str], Mapping[str, Any]]:
+    """Command and environment; `FailedError` says what is wrong with them."""
+    command, environment = parameters.get("command"), parameters.get("environment", {})
+    if not isinstance(command, list) or not command or not all(isinstance(word, str) for word in command):
+        raise FailedError("parameters.command must be a list of texts, the program first")
+    if not isinstance(environment, dict):
+        raise FailedError("parameters.environment must be a table")
+    if unknown := sorted(parameters.keys() - _KNOWN):
+        raise FailedError(f"parameters.{unknown[0]} is unknown; there are command and environment")
+    if any(not name or "=" in name for name in environment):
+        raise FailedError("parameters.environment: a name is not empty, and has no =")
+    texts = [*command, *environment, *map(str, environment.values())]
+    if any("\0" in text for text in texts):
+        raise FailedError("parameters: no program can be given a zero byte")
+    return command, environment
 
 
 def _file() -> IO[bytes]:
@@ -110,7 +132,7 @@ def _last_object(output: bytes) -> dict[str, Any]:
     lines = output.strip().rsplit(b"\n", 1)
     try:
         value = json.loads(lines[-1])
-    except ValueError:  # also of text that is not UTF-8
+    except (ValueError, RecursionError):  # also of text that is not UTF-8
         return {}
     return value if isinstance(value, dict) else {}
 

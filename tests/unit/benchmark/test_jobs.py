@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from longhaul.benchmark import running
 from longhaul.benchmark.errors import ConfigurationError
 from longhaul.benchmark.jobs import CONFIG as CONFIG_NAME
 from longhaul.benchmark.jobs import Documents, plan, read_plan
@@ -77,12 +78,41 @@ def test_jobs_pick_cases_by_name() -> None:
         (HEAD + case("a") + '[[job]]\nid = "j"\n[[job]]\nid = "j"\n', "two jobs have the id j"),
         (HEAD + case("a") + '[[job]]\nid = "j"\n[[job]]\nid = "k"\n', "two jobs measure"),
         (HEAD + case("a") + '[[job]]\nid = "j/k"\n', "job.id"),
+        (HEAD + "timeout_seconds = nan\n" + case("a"), "run.timeout_seconds is nan"),
+        (HEAD + case("a", "timeout_seconds = inf"), "a: timeout_seconds is inf"),
+        (HEAD + case("a", "weight = nan"), "a: weight is nan"),
+        (HEAD + case("a", "api_weight = -1"), "a: api_weight is -1"),
+        (HEAD + case("a") + '[[job]]\nid = "j"\nweight = inf\n', "j: weight is inf"),
+        (HEAD + case("a") + '[[job]]\nid = "j"\napi_weight = -1\n', "j: api_weight is -1"),
     ],
 )
 def test_a_wrong_configuration_is_refused(config: str, words: str) -> None:
     """B6: with what is wrong, before anything is measured."""
     with pytest.raises(ConfigurationError, match=words):
         planned(config)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ("comand = ['true']", "case 'a': parameters.command must be a list of texts"),
+        ("command = ['true'], colour = 3", "case 'a': parameters.colour is unknown"),
+        ("command = ['true'], environment = 'A=B'", "environment must be a table"),
+        ("command = ['true'], environment = { 'A=B' = '1' }", "a name is not empty, and has no ="),
+        ('command = ["a\\u0000"]', "zero byte"),
+    ],
+)
+def test_a_case_that_could_only_fail_is_refused(parameters: str, words: str) -> None:
+    """B6: before a fleet measures it, also if its weight is said."""
+    config = HEAD + case("a", f"parameters = {{ {parameters} }}", "api_weight = 1")
+    with pytest.raises(ConfigurationError, match=words):
+        plan(config.encode(), demand=running.demand, versions={})
+
+
+def test_a_case_that_is_not_to_be_measured_needs_nothing() -> None:
+    """B1."""
+    config = HEAD + case("a", 'unsupported = "not here"')
+    assert [job.api_weight for job in plan(config.encode(), demand=running.demand, versions={}).jobs] == [0, 0]
 
 
 def test_a_host_reads_what_was_planned(tmp_path: Path) -> None:

@@ -23,6 +23,22 @@ from longhaul.fleet.deadline import DeadlineFile
 from longhaul.fleet.runtime import real
 from tests.unit.benchmark.doubles import EPOCH
 
+
+class Nonsense:
+    """An adapter with a bug."""
+
+    remote = False
+
+    def setup(self, trial: Trial) -> None:
+        """Nothing."""
+
+    execute = cancel = quiesce = demand = lambda self, *_: None
+
+    def consume(self) -> Consumed:
+        """Rows that are no number."""
+        return Consumed(rows="many")  # type: ignore[arg-type]
+
+
 SLEEPS = "import sys, time; open(sys.argv[1], 'w').write(str(__import__('os').getpid())); time.sleep(60)"
 
 
@@ -153,6 +169,50 @@ def test_a_command_that_cannot_be_run_fails(executor: TrialProcesses, parameters
     """B2."""
     measured = executor.run(assignment(parameters))
     assert (measured.outcome, measured.error) == (Outcome.FAILED, error)
+
+
+@pytest.mark.parametrize(
+    ("said", "error"),
+    [
+        ('{"x": NaN}', "cannot be recorded"),
+        ('{"x": 1e999}', "cannot be recorded"),
+        ('{"times": {"total": -Infinity}}', "cannot be recorded"),
+        ('{"error": "\\\\ud800"}', "cannot be recorded"),
+        ('{"x": ' + "[" * 5000 + "]" * 5000 + "}", None),
+        ('{"x": ' + "[" * 980 + "]" * 980 + "}", "what the trial"),
+    ],
+)
+def test_what_no_record_can_hold_fails_the_trial_alone(
+    executor: TrialProcesses, tmp_path: Path, said: str, error: str | None
+) -> None:
+    """B3: an attempt goes on, with its other trials."""
+    (tmp_path / "said").write_text(said.replace("\\\\", "\\"))
+    measured = executor.run(python("import sys; print(open(sys.argv[1]).read())", str(tmp_path / "said")))
+    assert measured.outcome is (Outcome.FAILED if error else Outcome.SUCCESS), measured
+    assert (error or "") in (measured.error or "")
+    assert executor.run(python("pass")).outcome is Outcome.SUCCESS
+
+
+def test_an_adapter_that_says_nonsense_fails_its_trial_alone(
+    executor: TrialProcesses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """B2: adapters are others' code."""
+    monkeypatch.setattr(trial, "target", lambda name: f"{__name__}:Nonsense")
+    monkeypatch.setenv("PYTHONPATH", os.getcwd())
+    measured = executor.run(assignment({}))
+    assert measured.outcome is Outcome.FAILED
+    assert "cannot be read: Expected `int | null`" in (measured.error or "")
+
+
+def test_much_output_is_no_part_of_what_is_measured(executor: TrialProcesses, tmp_path: Path) -> None:
+    """B3: nor does it fill the host's disk, and what every resume has to download."""
+    code = "import sys\nfor _ in range(200): sys.stdout.write('x' * 1_000_000)\nprint('\\n{\"rows\": 3}')"
+    measured = executor.run(python(code))
+    assert (measured.outcome, measured.rows) == (Outcome.SUCCESS, 3)
+    assert (measured.peak_rss_bytes or 0) < 60_000_000
+    log = (tmp_path / "log.txt").read_bytes()
+    assert len(log) < 1_100_000
+    assert b"bytes of output left out]" in log
 
 
 def test_scale_and_trial_are_filled_in(executor: TrialProcesses) -> None:
