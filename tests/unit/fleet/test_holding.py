@@ -55,6 +55,20 @@ def test_taking_over_an_expired_lease(holding: Holding, store: MemoryStore, cloc
     assert (store.lease(KEY).owner, store.lease(KEY).attempt) == (ME, 5)
 
 
+def test_s38_a_former_owner_that_knows_nothing_of_it_completes_nothing(
+    holding: Holding, store: MemoryStore, runtime: Runtime, clock: Clock
+) -> None:
+    """F7: no flag tells A that B has the job; its `failed` comes first, and is refused."""
+    assert holding.take(None) is Verdict.STANDS
+    clock.sleep(310)
+    successor = Holding(KEY, OTHER, store, runtime, TERMS)
+    assert successor.take(store.seen(KEY)) is Verdict.STANDS
+    holding.deadline = math.inf
+    assert holding.complete(Completion(outcome=Outcome.FAILED)) is Verdict.LOST
+    assert successor.complete(SUCCESS) is Verdict.COMPLETED
+    assert store.lease(KEY).completion == SUCCESS
+
+
 @pytest.mark.parametrize("trouble", ["lost", "deaf", "409"])
 def test_a_first_write_without_a_good_answer_still_takes(holding: Holding, store: MemoryStore, trouble: str) -> None:
     """F3, S49, case-Q02: also a 409 while nothing is there yet."""
