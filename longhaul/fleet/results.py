@@ -31,4 +31,8 @@ class Results(Protocol):
         """What stands in the attempt's folder, or just those names; what S3 has already is not sent again (S18)."""
 
     def measured(self, place: Place) -> bool:
-        """Whether the attempt recorded any trial (F17)."""
+        """Whether the attempt recorded a repetition that no earlier one of its generation had recorded (F17).
+
+        Each attempt records its own warm-ups, and what failed before: were they progress, a job that kills its hosts
+        after them would never end (S68).
+        """

@@ -75,7 +75,7 @@ class Taker:
     store: Store
     runtime: Runtime
     terms: Terms
-    measured: Callable[[Place], bool] = lambda place: True  # whether an attempt recorded any trial (F17)
+    measured: Callable[[Place], bool] = lambda place: True  # whether an attempt got the job on (F17)
     on_deadline: Callable[[float], None] | None = None  # hears of the claim's deadline, as of now (F19)
 
     def take(self, job: Job) -> Taken | Shortage | Miss:

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import logging
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,7 +25,7 @@ from longhaul.fleet.directory import Directory
 from longhaul.fleet.keys import Place, QueueKeys
 from longhaul.fleet.lease import Record
 from longhaul.fleet.location import Location
-from longhaul.fleet.processes import CHECKPOINT, START
+from longhaul.fleet.processes import CHECKPOINT
 from longhaul.fleet.results import AlienAttemptError, TransferError
 
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 logger = logging.getLogger(__name__)
+
+# the record of a repetition; its name ends with the attempt's, and how often it was repeated within it
+_REPETITION = re.compile(rf"/{CHECKPOINT}/([^/]+\.rep-\d+)(?:\.g\d+-a\d+(?:-\d+)?)?\.json$")
 
 ENVIRONMENT = "environment.json"
 CONCURRENT = 8  # files at once
@@ -113,13 +117,16 @@ class Transfer:
             return _side_by_side(lambda name: self._send(place, folder, name, there.get(name)), wanted)
 
     def measured(self, place: Place) -> bool:
-        """See `Results.measured`: a trial that has a record, whatever it says."""
-        prefix = self.keys.attempt(place.job, place.attempt) + f"{CHECKPOINT}/"
-        return any(
-            one["Key"].endswith(".json") and not one["Key"].endswith(START)
-            for page in self._pages(prefix)
-            for one in page.get("Contents", [])
-        )
+        """See `Results.measured`. One listing of the generation; names of records tell, whatever they say."""
+        own: set[str] = set()
+        before: set[str] = set()
+        for page in self._pages(f"{self.keys.results(place.job)}g{place.attempt.generation}/"):
+            for one in page.get("Contents", []):
+                key = one["Key"][len(self.location.prefix) :]
+                attempt, record = self.keys.attempt_of(place.job, key), _REPETITION.search(key)
+                if attempt is not None and record is not None and attempt.number <= place.attempt.number:
+                    (own if attempt == place.attempt else before).add(record[1])
+        return not own <= before
 
     # ---- one attempt -------------------------------------------------------------------------------------------------
     def _there(self, place: Place) -> dict[str, str]:

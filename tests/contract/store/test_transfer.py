@@ -225,15 +225,34 @@ def test_an_attempt_that_never_began_is_no_alien(transfer: Transfer) -> None:
         ("log.txt", False),
         ("checkpoint/a.rep-0-start.json", False),
         ("checkpoint/a.rep-0.txt", False),
-        ("checkpoint/a.warmup-0.json", True),
+        ("checkpoint/a.warmup-0.json", False),
+        ("checkpoint/a.warmup-0.g1-a2.json", False),
+        ("checkpoint/a.rep-0.g1-a2-start.json", False),
         ("checkpoint/a.rep-0.json", True),
+        ("checkpoint/a.rep-0.g1-a2.json", True),
+        ("checkpoint/a.rep-1.g1-a2-3.json", True),
     ],
 )
 def test_what_counts_as_measured(transfer: Transfer, name: str | None, expected: bool) -> None:
-    """F17: any record of a trial."""
+    """F17: any record of a repetition; every attempt has warm-ups of its own (S68)."""
     if name:
         _store(transfer, name)
     assert transfer.measured(PLACE) is expected
+
+
+def test_s68_what_an_earlier_attempt_recorded_is_no_progress(transfer: Transfer) -> None:
+    """F17: a failure that each attempt records again, before its host dies, would have the job taken for ever."""
+    earlier, later = (Place(job="job", attempt=Attempt(generation=1, number=number)) for number in (1, 3))
+    before = Place(job="job", attempt=Attempt(generation=0, number=1))
+    _store(transfer, "checkpoint/a.rep-0.g1-a2.json")
+    _store(transfer, "checkpoint/a.rep-0.g1-a3.json", place=later)
+    _store(transfer, "checkpoint/a.rep-0.g0-a1.json", place=before)
+    assert transfer.measured(PLACE)
+    assert not transfer.measured(later)
+    _store(transfer, "checkpoint/a.rep-0.g1-a1-2.json", place=earlier)
+    assert not transfer.measured(PLACE)
+    _store(transfer, "checkpoint/b.rep-0.g1-a2.json")
+    assert transfer.measured(PLACE)
 
 
 @pytest.mark.parametrize(
