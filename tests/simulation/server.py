@@ -43,6 +43,7 @@ class Server:
         self.objects: dict[str, Stored] = {}
         self.holdings: dict[str, list[tuple[Holding, Callable[[], bool]]]] = {}
         self.completions: dict[tuple[str, int], Lease] = {}
+        self._eaten: dict[tuple[str, int], Lease] = {}  # completions of which nothing told when the claim went
         self.on_done: Callable[[str, Lease], None] = lambda key, lease: None  # for what else must be true
         self.attempts: dict[str, int] = {}
         self._done_by: set[tuple[str, Owner, int]] = set()
@@ -103,7 +104,8 @@ class Server:
         if there is None or there.state is not State.DONE:
             return
         if self.keys.index(job) not in self.objects:
-            self.completions.pop((key, there.generation))  # nothing is left that could tell: the job runs again
+            # nothing is left that could tell: the job runs again, unless its index is on its way
+            self._eaten[key, there.generation] = self.completions.pop((key, there.generation))
         self.world.note(f"    a lifecycle rule takes {key}")
         self.last_eaten = self.world.now
         self.delete(key)
@@ -205,7 +207,8 @@ class Server:
         before = self.completions.get((key, new.generation))
         if before is not None and before.completion != new.completion:
             raise ViolationError(f"I2 {key}: completed a second time, by {_who(new)} after {_who(before)}")
-        if not same and before is None:
+        restored = before or self._eaten.get((key, new.generation))
+        if not same and (restored is None or restored.completion != new.completion):
             raise ViolationError(f"I2 {key}: completed by {_who(new)}, which is not its owner")
         completion = new.completion or Completion(outcome=rules.Outcome.FAILED)
         without = completion.summary is None and completion.outcome in WITHOUT_SUMMARY
