@@ -158,9 +158,14 @@ class Trials(msgspec.Struct, frozen=True, kw_only=True):
     records: dict[str, Record]
 
     @classmethod
-    def read(cls, objects: Iterable[tuple[str, bytes]]) -> Trials:
-        """From names, whatever stands before their last slash, and bodies; a `ReportError` names what is damaged."""
+    def read(cls, objects: Iterable[tuple[str, bytes]], *, enough: bool = False) -> Trials:
+        """From names, whatever stands before their last slash, and bodies; a `ReportError` names what is damaged.
+
+        With `enough`, only a start that is damaged and has no record is an error: of all other trials it is known
+        whether anything of them may run. A record without a start is of no trial, which begins with a start (F19).
+        """
         starts, records = {}, {}
+        damaged: dict[str, ReportError] = {}  # starts, by trial
         for name, body in objects:
             try:
                 if name.endswith(START_SUFFIX):
@@ -170,13 +175,21 @@ class Trials(msgspec.Struct, frozen=True, kw_only=True):
                     record = _records.decode(body)
                     records[record.trial] = record
             except msgspec.DecodeError as error:
-                raise ReportError(f"{name} is no record of a trial: {error}") from error
+                trouble = ReportError(f"{name} is no record of a trial: {error}")
+                if not enough:
+                    raise trouble from error
+                if name.endswith(START_SUFFIX):
+                    damaged[name.rpartition("/")[2].removesuffix(START_SUFFIX)] = trouble
+        for trial, trouble in damaged.items():
+            if trial not in records:
+                raise trouble
         return cls(starts=starts, records=records)
 
     @classmethod
-    def of_folders(cls, folders: Sequence[Path]) -> Trials:
+    def of_folders(cls, folders: Sequence[Path], *, enough: bool = False) -> Trials:
         """Of attempts whose folders lie here."""
-        return cls.read((str(path), path.read_bytes()) for folder in folders for path in checkpoints(folder))
+        found = ((str(path), path.read_bytes()) for folder in folders for path in checkpoints(folder))
+        return cls.read(found, enough=enough)
 
     def open(self) -> Mapping[str, Start]:
         """Trials whose queries may still run: those without a record, and those that did not end by themselves."""

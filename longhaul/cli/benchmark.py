@@ -227,8 +227,10 @@ def quiesce(queue_directory: Path, job: str, seconds: float, word: Path, folders
     from longhaul.benchmark.quiesce import quiesce as stop
     from longhaul.fleet.runtime import real
 
-    read_plan(queue_directory, job)  # a job that is none, or documents that do not fit, confirm nothing
-    left = stop(Trials.of_folders(folders), running.adapter, real(), seconds=seconds, say=say)
+    plan = read_plan(queue_directory, job)  # a job that is none, or documents that do not fit, confirm nothing
+    if not any(running.adapter(unit.case.adapter).remote for unit in plan.units):
+        return  # whatever its attempts left on this host died with them
+    left = stop(Trials.of_folders(folders, enough=True), running.adapter, real(), seconds=seconds, say=say)
     if left is None:
         return
     LocalFolder(word.parent).write(word.name, msgspec.json.encode(left))

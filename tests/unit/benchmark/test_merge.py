@@ -382,6 +382,22 @@ def test_a_damaged_record_is_named(tmp_path: Path) -> None:
         read(FolderSource(tmp_path), generations=range(1))
 
 
+def test_of_what_may_run_enough_is_known_without_a_damaged_record() -> None:
+    """I5, L1: its start says all; only a start that is damaged, without a record, may hide a query."""
+    start = {"run": "r", "job": "j", "trial": "t", "case": "c", "scale": "1", "kind": "rep", "number": 0}
+    start |= {"generation": 0, "attempt": 1, "adapter": "a", "prefix": "p", "started": "2026-01-01T00:00:00Z"}
+    good = json.dumps(start).encode()
+    record = json.dumps({**start, "outcome": "failed", "ended": start["started"], "seconds": 1}).encode()
+    names = "checkpoint/t-start.json", "checkpoint/t.json"
+    for bodies, opened in (((good, b"{"), {"t"}), ((b"{", record), {"t"})):
+        assert Trials.read(zip(names, bodies, strict=True), enough=True).open().keys() == opened
+        with pytest.raises(ReportError, match="no record"):
+            Trials.read(zip(names, bodies, strict=True))
+    assert not Trials.read([(names[1], b"{")], enough=True).open()  # of a trial that never began
+    with pytest.raises(ReportError, match="t-start"):
+        Trials.read(zip(names, (b"{", b"{"), strict=True), enough=True)
+
+
 def test_names_that_are_no_records_are_left_alone() -> None:
     """I9, S47."""
 
