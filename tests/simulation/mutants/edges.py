@@ -133,8 +133,8 @@ EDGES: tuple[Mutant, ...] = (
         "a start counts as measured",
         "F17",
         "transfer",
-        'not one["Key"].endswith(START)',
-        "True",
+        r"(?:-\d+)?)?\.json$",
+        r"(?:-\w+)?)?\.json$",
         f"{TRANSFER}test_what_counts_as_measured",
     ),
     mutant(
