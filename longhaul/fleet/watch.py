@@ -59,7 +59,6 @@ class Watch:
         self._stop = runtime.event()
         self._held: list[Holding] = list(taken.slots)
         self._losses: list[_Loss] = []
-        self._seeking = runtime.lock()  # two threads of one owner would take one slot twice: each write looks its own
 
     @property
     def limit(self) -> float:
@@ -120,15 +119,11 @@ class Watch:
 
     def _seek(self) -> Holding | None:
         while not self._stop.wait(self._terms.renew_seconds):
-            if not self._seeking.acquire(timeout=self._terms.renew_seconds):
-                continue
             try:
                 won = self._slots.take(1)
             except Exception:  # L4: as above
                 logger.exception("seeking a slot")
                 continue
-            finally:
-                self._seeking.release()
             if isinstance(won, Won):
                 self._held += won.holdings
                 if not self._stop.is_set():

@@ -160,9 +160,9 @@ WORKERS: tuple[Mutant, ...] = (
     mutant(
         "one slot is taken twice",
         "I4 S33",
-        "watch",
-        "            if not self._seeking.acquire(timeout=self._terms.renew_seconds):\n",
-        "            if not self._seeking.acquire(timeout=0) and False:\n",
+        "lease",
+        "now.lease.nonce in sent:",
+        "(now.lease.owner, now.lease.attempt) == (wrote.owner, wrote.attempt):",
         "test_publication.py::test_of_two_lost_slots_and_a_free_one_one_is_found",
     ),
     mutant(
