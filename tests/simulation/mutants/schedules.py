@@ -20,20 +20,6 @@ SCHEDULES: tuple[Mutant, ...] = (
         "",
     ),
     among_workers(
-        "whoever gives up leaves its queries",
-        "I5 F14",
-        "attempt",
-        "if dead and self._to_settle and self._unconfirmed is None:",
-        "if False:",
-    ),
-    among_workers(
-        "whoever gives up leaves its command running",
-        "I1 F14",
-        "attempt",
-        "        dead = control.kill(self._runtime.clock() + KILL_SECONDS)\n        if dead and",
-        "        dead = True\n        if dead and",
-    ),
-    among_workers(
         "nobody looks for queries beside a trial",
         "I5 F20",
         "benchmark.quiesce",
@@ -84,12 +70,13 @@ SCHEDULES: tuple[Mutant, ...] = (
         "if (*unit.key, number) not in measured]",
         "]",
     ),
-    among_workers(
+    mutant(
         "a repetition counts as often as it succeeded",
         "I7 F20",
         "benchmark.merge",
         "            counted.append(successes[0])\n",
         "            counted += successes\n",
+        "tests/unit/benchmark/test_merge.py::test_s35_a_repetition_that_two_attempts_recorded_counts_once",
     ),
     among_workers(
         "a summary stays on the host",
