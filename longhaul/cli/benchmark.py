@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -25,7 +26,7 @@ Exit codes:
     0  every repetition has succeeded, or its case cannot be measured
     1  some failed
     2  a wrong argument or configuration; nothing was measured
-   75  stopped: the deadline is over, or records could not be stored
+   75  stopped: the deadline is over, or records could not be stored or written
   130  interrupted; running it again goes on where it stopped
 """
 QUIESCE_EPILOG = """\b
@@ -36,9 +37,10 @@ Exit codes:
 """
 REPORT_EPILOG = """\b
 Exit codes:
-  0  there is a report, whatever it says
-  1  there is none
-  2  a wrong argument or configuration
+   0  there is a report, whatever it says
+   1  none can be made of these records
+   2  a wrong argument or configuration
+  75  stopped: records could not be read, or the report not be written
 """
 _ATTEMPT = re.compile(r"g(\d+)/attempt-(\d+)")
 _GENERATIONS = re.compile(r"(\d+)\.\.(\d+)")
@@ -160,11 +162,20 @@ def run(
 
 
 def _until_interrupted(start: Callable[[], int]) -> int:
-    """SIGINT before and between attempts is no failure either."""
+    """SIGINT before and between attempts is no failure either; nor is what this host cannot do, as on a full disk."""
     try:
         return start()
     except KeyboardInterrupt:
         return INTERRUPTED
+    except OSError as error:
+        return _stopped(error)
+
+
+def _stopped(error: Exception) -> int:
+    """Another host may do better: it says nothing about the job. Nor need there be space for the log."""
+    with contextlib.suppress(OSError):
+        warn(f"stopped: {error or type(error).__name__}")
+    return STOPPED
 
 
 def _run_here(config: Path, jobs: Sequence[str], output: Path) -> int:
@@ -262,6 +273,7 @@ def report(
 ) -> None:
     """Report on what was measured: FOLDERS of jobs, of single attempts, or above many jobs."""
     from longhaul.benchmark import publishing, s3
+    from longhaul.benchmark.errors import StoreError
     from longhaul.benchmark.jobs import read_plan
     from longhaul.benchmark.report import csv_of, markdown_of
 
@@ -280,14 +292,18 @@ def report(
         return
     if not (queue_directory and job and results and attempt and output and generations):
         raise wrong
-    merged = publishing.publish(
-        read_plan(queue_directory, job),
-        s3.S3Folder(s3.client(s3.READING), results),
-        generations=generations,
-        attempt=attempt,
-        output=output,
-        key_prefix=_below_stack(results),
-    )
+    plan = read_plan(queue_directory, job)
+    try:
+        merged = publishing.publish(
+            plan,
+            s3.S3Folder(s3.client(s3.READING), results),
+            generations=generations,
+            attempt=attempt,
+            output=output,
+            key_prefix=_below_stack(results),
+        )
+    except (OSError, StoreError) as error:
+        sys.exit(_stopped(error))
     say(f"{len(merged.records)} records merged, {merged.failed} repetitions without a success")
 
 

@@ -19,6 +19,7 @@ from longhaul.fleet.work import Merged
 logger = logging.getLogger(__name__)
 
 REPORT_SECONDS = 900.0
+UNMADE = 75  # exit code of a report that could not be made here, whatever the records say
 INDEX_SECONDS = 20.0
 
 
@@ -51,12 +52,12 @@ class Publication:
 
     def abandoned(self, attempts: int) -> Verdict:
         """So many attempts in a row measured nothing that the job is ended, with a summary if one can be had (F17)."""
-        merged, trouble = self._report()
-        if merged is not None:
-            try:
+        try:
+            merged, trouble = self._report()
+            if merged is not None:
                 self._upload(merged)
-            except GivenUpError as error:  # one that can never be uploaded is why it is abandoned, perhaps (S68)
-                merged, trouble = None, str(error)
+        except GivenUpError as error:  # one that can never be uploaded is why it is abandoned, perhaps (S68)
+            merged, trouble = None, str(error)
         return self._complete(
             Completion(
                 outcome=Outcome.ABANDONED,
@@ -74,6 +75,8 @@ class Publication:
             code = control.run(
                 lambda wake: work.report(self._place, self._earlier, on_exit=wake), seconds=REPORT_SECONDS
             )
+            if code == UNMADE:  # S3 is away, or the disk is full: it is no end of the job
+                raise GivenUpError("the report could not be made here")
             if code != 0:
                 return None, f"the report ended with {code}" if code is not None else "the report did not end"
             return work.merged(self._place), None

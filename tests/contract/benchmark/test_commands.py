@@ -202,6 +202,25 @@ def test_a_report_that_cannot_be_made_is_no_report(bench: Bench) -> None:
     assert bench.report(1, code=1) == {}
 
 
+def test_what_a_host_cannot_write_says_nothing_about_the_job(bench: Bench) -> None:
+    """F15, L1: a host with a full disk would end every job of the queue as failed, one after the other."""
+    bench.publish(QUICK)
+    bench.attempt(1).mkdir(parents=True)
+    (bench.attempt(1) / "checkpoint").write_text("no folder")
+    assert "stopped" in bench.ended(bench.run(1), 75)
+    bench.ended(bench.run(2), 0)
+    (bench.attempt(2) / "job-summary.json").mkdir()
+    assert bench.report(2, code=75) == {}
+
+
+def test_a_report_without_its_records_is_put_off(bench: Bench) -> None:
+    """F15: S3 does not answer; the job is no `report_error` for that."""
+    bench.publish(QUICK)
+    bench.attempt(1).mkdir(parents=True)
+    bench.s3.delete_bucket(Bucket=bench.bucket)
+    assert bench.report(1, code=75) == {}
+
+
 def test_commands_leave_nothing_to_confirm(bench: Bench) -> None:
     """F10: what a command did died with its trial; confirmed at once, also for a host that vanished."""
     path = bench.folder / "pid"

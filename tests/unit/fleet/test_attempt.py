@@ -422,11 +422,11 @@ def test_s68_the_fifth_taker_ends_the_job(scene: Scene) -> None:
     assert completion.errors == ("4 attempts in a row measured nothing",)
 
 
-@pytest.mark.parametrize("trouble", ["report", "summary"])
+@pytest.mark.parametrize("trouble", ["report", "host", "summary"])
 def test_s68_a_job_is_abandoned_without_a_summary_if_need_be(scene: Scene, trouble: str) -> None:
     """S68: one that can never be published ends too."""
     poisoned(scene)
-    scene.work.report_ends = (5, 1 if trouble == "report" else 0)
+    scene.work.report_ends = (5, {"report": 1, "host": 75, "summary": 0}[trouble])
     scene.results.errors["summary"] = [TransferError()] * 20
     assert scene.attempt().how is How.DONE
     completion = scene.store.lease(scene.claim).completion

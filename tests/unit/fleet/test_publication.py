@@ -86,6 +86,13 @@ def test_s48_without_its_summary_in_s3_a_job_is_not_done(scene: Scene, what: str
     assert scene.slot_states() == {State.RELEASED}
 
 
+def test_a_report_that_could_not_be_made_here_is_left_to_others(scene: Scene) -> None:
+    """F15, L1: on a full disk, or while S3 is away; nothing is measured again, only reported."""
+    scene.work.report_ends = (5, 75)
+    assert scene.attempt().how is How.GIVEN_UP
+    assert scene.store.lease(scene.claim).state is State.RELEASED
+
+
 def test_an_upload_that_fails_once_is_tried_again(scene: Scene) -> None:
     """F15."""
     scene.results.errors = {"upload": [TransferError()], "summary": [TransferError()]}
