@@ -61,6 +61,8 @@ def explain(error: Exception) -> Problem | None:
         return explain(error.__cause__)  # which says what can be done about it
     if isinstance(error, ReimportError | BenchmarkError | FleetError):
         return Problem(message=str(error), exit_code=FAILED)
+    if isinstance(error, OSError) and error.filename is not None:  # a file of the operator's, or a full disk
+        return Problem(message=f"{error.filename}: {error.strerror}", exit_code=FAILED)
     if isinstance(error, ClientError):
         return _explain_answer(error)
     if isinstance(error, BotoCoreError):

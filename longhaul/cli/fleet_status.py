@@ -92,10 +92,11 @@ def _show(now: QueueStatus) -> None:
     put(counts_line(now))
     put(f"  run        {now.run_id}, published {when(now.published)}")
     states = [slot.state for slot in now.slots]
-    silent = states.count(JobState.EXPIRED)
+    silent, unreadable = states.count(JobState.EXPIRED), states.count(JobState.UNKNOWN)
     put(
         f"  API slots  {states.count(JobState.RUNNING)} of {len(states)} taken"
         f"{f', {silent} left by hosts that are silent' if silent else ''}"
+        f"{f', {unreadable} damaged or of another version, which nobody takes' if unreadable else ''}"
     )
     put("")
     put_table(

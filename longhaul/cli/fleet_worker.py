@@ -41,6 +41,7 @@ LEFT_SECONDS = 20.0
 EPILOG = """\b
 Exit codes:
    0  nothing is left to do here; with --terminate-host the host has been retired
+   1  it could not begin, or failed: it says why; started again, it goes on
    2  a wrong argument, or another worker works in the directory
   75  queries of this host are not confirmed to have stopped: the host is kept, start the worker again
   76  the host was interrupted and has handed over; it is not retired
@@ -86,6 +87,10 @@ def worker(
         lock = place.lock()
     except DirectoryInUseError as error:
         raise click.UsageError(str(error)) from error
+    except OSError as error:
+        raise click.UsageError(
+            f"the worker cannot write to {place.root} ({error.strerror}); give it another --directory"
+        ) from error
     _end_what_was_left(place)
     code = _work(keys, location, place, terms(lease_seconds), wait=wait, terminate_host=terminate_host)
     os.close(lock)

@@ -56,7 +56,7 @@ class JobStatus:
     def detail(self) -> str:
         """How it ended, in a word or a line."""
         if self.lease is None:
-            return ""
+            return "its claim is damaged, or of another version: nobody takes it" if self.since else ""
         done = self.lease.completion
         if done is None:
             if self.lease.state is State.RUNNING:

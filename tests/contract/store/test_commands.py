@@ -22,7 +22,7 @@ from longhaul.fleet import lease, queue
 from longhaul.fleet.holding import Holding, Verdict
 from longhaul.fleet.hosts import HostRecords, stored
 from longhaul.fleet.instance import Alone
-from longhaul.fleet.keys import QueueKeys
+from longhaul.fleet.keys import QueueKeys, slot
 from longhaul.fleet.lease import Completion, Outcome, Owner, State, Terms
 from longhaul.fleet.location import Location
 from longhaul.fleet.machine import Identity, Lifecycle
@@ -453,6 +453,22 @@ def test_a_worker_takes_the_location_from_its_directory(
     host = stored(stack.store.get(key))
     assert host is not None
     assert (host.doing, host.directory) == (Doing.ENDED, str(tmp_path))
+
+
+def test_a_damaged_slot_is_told_from_a_free_one(fleet: Fleet, stack: Stack, jobs: list[str]) -> None:
+    """F25: nobody takes it, so that a queue may stand still."""
+    assert stack.store.put(slot(0), b"{", replaces=None) is not None
+    shown = fleet("status", "q")
+    assert " taken, 1 damaged or of another version, which nobody takes" in shown.stdout
+
+
+def test_a_directory_that_cannot_be_written_is_named(environment: dict[str, str], tmp_path: Path) -> None:
+    """R22: one line, and what to do."""
+    (tmp_path / "file").touch()
+    code, shown = ended(start(environment, "q", "--directory", tmp_path / "file" / "worker"))
+    assert code == 2
+    assert "(Not a directory); give it another --directory" in shown
+    assert "Traceback" not in shown
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")

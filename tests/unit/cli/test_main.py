@@ -54,6 +54,7 @@ def test_a_broken_group_breaks_no_other() -> None:
         (client_error("AccessDeniedException", "StopExecution"), 3, "your role may not"),
         (client_error("ThrottlingException", "DescribeMapRun"), 1, "DescribeMapRun: ThrottlingException"),
         (ClientError({}, "X"), 1, "AWS refused X"),
+        (OSError(28, "No space left on device", "/x/y"), 1, "/x/y: No space left on device"),
     ],
 )
 def test_errors_are_one_line_with_a_remedy(error: Exception, code: int, words: str) -> None:

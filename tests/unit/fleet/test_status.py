@@ -72,6 +72,7 @@ def test_how_it_ended() -> None:
     assert job_status(job, seen(again)).attempt == "g1", "no attempt of this generation has begun"
     assert job_status(job, seen(body(ME))).detail == ""
     assert (job_status(job, None).attempt, job_status(job, None).detail) == ("-", "")
+    assert "damaged" in job_status(job, seen(None)).detail
 
 
 # ---- looking ---------------------------------------------------------------------------------------------------------
