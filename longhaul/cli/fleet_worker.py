@@ -19,7 +19,7 @@ from longhaul.cli.output import say
 from longhaul.fleet import queue
 from longhaul.fleet.deadline import DeadlineFile
 from longhaul.fleet.descendants import kill_left_in
-from longhaul.fleet.directory import Directory, DirectoryInUseError
+from longhaul.fleet.directory import Directory, DirectoryInUseError, lock_instance
 from longhaul.fleet.errors import FleetError
 from longhaul.fleet.hosts import HostRecords
 from longhaul.fleet.imds import Metadata
@@ -42,7 +42,7 @@ EPILOG = """\b
 Exit codes:
    0  nothing is left to do here; with --terminate-host the host has been retired
    1  it could not begin, or failed: it says why; started again, it goes on
-   2  a wrong argument, or another worker works in the directory
+   2  a wrong argument, or another worker works in the directory or on the instance
   75  queries of this host are not confirmed to have stopped: the host is kept, start the worker again
   76  the host was interrupted and has handed over; it is not retired
 """
@@ -131,6 +131,11 @@ def _work(
     keys: QueueKeys, location: Location, directory: Directory, terms: Terms, *, wait: bool, terminate_host: bool
 ) -> int:
     machine, notices = _host(directory, terminate_host)
+    if machine.identity.lifecycle is not Lifecycle.NONE:
+        try:
+            alone = lock_instance(machine.identity.instance, Metadata().endpoint)  # noqa: F841  kept until the end
+        except DirectoryInUseError as error:
+            raise click.UsageError(str(error)) from error
     _set_region(machine)
     runtime, version = real(), metadata.version("longhaul")
     store = S3Store(lease_client(), location.bucket, location.prefix)

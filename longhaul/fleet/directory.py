@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
+import socket
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +15,7 @@ from longhaul.fleet.keys import Place
 
 
 class DirectoryInUseError(FleetError):
-    """Another worker works in this directory."""
+    """Another worker works in this directory, or on this instance."""
 
 
 @dataclass(frozen=True)
@@ -67,3 +70,21 @@ class Directory:
                 f"another worker works in {self.root}; give this one its own --directory"
             ) from error
         return lock
+
+
+def lock_instance(instance: str, told_by: str) -> socket.socket | None:
+    """Be the only worker of an instance, in whatever directory, until this process ends; to be kept until then.
+
+    `DirectoryInUseError` if there is another: of two, each would take the other's claims over at once, and release
+    what it does not run itself (F14). An address is what no user and no private folder for temporary files can hide.
+    `told_by` is who says which instance this is. None on systems that have no such addresses.
+    """
+    if sys.platform != "linux":
+        return None
+    lock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        lock.bind(b"\0longhaul-fleet-" + hashlib.sha256(f"{told_by} {instance}".encode()).hexdigest().encode())
+    except OSError as error:
+        lock.close()
+        raise DirectoryInUseError(f"another worker works on {instance}, in another directory; one is enough") from error
+    return lock

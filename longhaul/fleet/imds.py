@@ -46,6 +46,7 @@ class Metadata:
         parts = urlsplit(endpoint)
         if parts.scheme != "http" or not parts.hostname:
             raise MetadataError(f"the metadata service's endpoint {endpoint!r} is no http:// address")
+        self.endpoint = endpoint
         self._address = (parts.hostname, parts.port or 80)
         self._token: str | None = None
 

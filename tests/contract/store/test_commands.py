@@ -538,6 +538,10 @@ def test_s58_an_instance_that_is_reclaimed(
                 assert time.monotonic() < end
                 time.sleep(0.1)
             assert process.poll() is None
+            if sys.platform == "linux":  # I1, F14: it would take over what the first one runs
+                code, shown = ended(start(environment, "q", "--directory", tmp_path / "second"))
+                assert code == 2, shown
+                assert "another worker works on i-0123456789abcdef0" in shown
             server.items[action] = '{"action": "terminate", "time": "2030-01-01T00:00:00Z"}'
             server.trouble.clear()
             before = time.monotonic()

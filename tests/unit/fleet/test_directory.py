@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from longhaul.fleet.directory import Directory, DirectoryInUseError
+from longhaul.fleet.directory import Directory, DirectoryInUseError, lock_instance
 from longhaul.fleet.keys import Attempt, Place
 
 LOCKS = "import sys; from pathlib import Path; from longhaul.fleet.directory import Directory; {}"
@@ -34,3 +34,20 @@ def test_one_worker_a_directory(tmp_path: Path) -> None:
     os.close(lock)
     subprocess.run(command, check=True, timeout=30)
     os.close(directory.lock())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs abstract addresses")
+def test_one_worker_an_instance(tmp_path: Path) -> None:
+    """F14, I1: in whatever directory; each would take the claims of the other over."""
+    there = str(tmp_path)
+    lock = lock_instance("i-1", there)
+    assert lock is not None
+    with pytest.raises(DirectoryInUseError, match="another worker works on i-1"):
+        lock_instance("i-1", there)
+    other = lock_instance("i-2", there)
+    assert other is not None
+    other.close()
+    lock.close()
+    again = lock_instance("i-1", there)
+    assert again is not None
+    again.close()
