@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import signal
 import sys
@@ -102,6 +103,8 @@ def worker(
 
 def terms(lease_seconds: float) -> Terms:
     """Of leases; a test may ask for shorter ones than an operator."""
+    if not math.isfinite(lease_seconds):  # click's ranges let nan pass
+        raise click.BadParameter(f"{lease_seconds} is no number of seconds", param_hint="'--lease-seconds'")
     return Terms.of(float(os.environ.get(TEST_LEASE) or lease_seconds))
 
 

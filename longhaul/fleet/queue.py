@@ -23,8 +23,8 @@ from longhaul.fleet.stack import Stack, ThereAlreadyError, side_by_side, write_o
 
 QUEUE, RESERVATION, PAUSED = "queue.json", "reservation.json", "paused.json"
 CONFIG, MANIFEST, JOBS = "config.toml", "manifest.json", "jobs.json"
-FORGOTTEN = timedelta(hours=1)  # a reservation that old, of a queue that is not published, blocks no other queue
-PUBLISH_SECONDS = 1800.0  # after which a publisher gives up, well before anybody could forget it
+FORGOTTEN = timedelta(minutes=10)  # a reservation that old, of a queue that is not published, blocks no other queue
+PUBLISH_SECONDS = 300.0  # after which a publisher gives up, well before anybody could forget it
 _T = TypeVar("_T")
 
 
@@ -183,7 +183,7 @@ def publish(
         if runtime.clock() - began > PUBLISH_SECONDS:
             raise RefusedError(f"publishing took more than {PUBLISH_SECONDS / 60:.0f} min and was given up: try again")
     except BaseException:
-        with contextlib.suppress(UnansweredError):  # it is forgotten in an hour
+        with contextlib.suppress(UnansweredError):  # it is forgotten in ten minutes
             stack.remove(keys.document(RESERVATION), etag)
         raise
     try:
@@ -235,7 +235,7 @@ def _reserve(stack: Stack, keys: QueueKeys, runtime: Runtime) -> tuple[Reservati
         return reservation, write_once(stack.store, key, body, runtime)
     except ThereAlreadyError as error:
         raise RefusedError(
-            f"the name {keys.queue} is reserved by {_holder(error.found.body)}; choose another one, or, if that failed,"
+            f"the name {keys.queue} is reserved by {_holder(error.found.body)}; if that failed,"
             f" try again {FORGOTTEN.total_seconds() / 60:.0f} min after it began"
         ) from error
 

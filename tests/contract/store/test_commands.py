@@ -420,6 +420,7 @@ def ended(process: subprocess.Popen[str], seconds: float = 60) -> tuple[int, str
     ("arguments", "said"),
     [
         (("q", "--lease-seconds", 299), "300"),
+        (("q", "--lease-seconds", "nan"), "nan is no number of seconds"),
         (("../q",), "cannot be part of a key"),
         (("q", "--results", "x"), "s3://bucket/prefix/"),
         (("typo",), "--wait waits"),

@@ -117,7 +117,8 @@ def test_a_name_that_somebody_reserved(stack: Stack, runtime: Runtime) -> None:
 
 
 def test_a_reservation_is_forgotten(stack: Stack, runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
-    """L4: of a publisher that died; it blocks neither its name nor the stack for ever."""
+    """L4: of a publisher that died; it blocks neither its name nor the stack for ever, and no live one is forgotten."""
+    assert queue.FORGOTTEN.total_seconds() >= 2 * queue.PUBLISH_SECONDS
     stack.store.put(KEYS.document("reservation.json"), b"{}", replaces=None)
     with pytest.raises(RefusedError, match="being published by somebody"):
         put(stack, OTHER, runtime)

@@ -51,8 +51,14 @@ class Transfers:
 
     def measured(self, place: Place) -> bool:
         """See `Results.measured`."""
-        prefix = f"{self._keys.attempt(place.job, place.attempt)}checkpoint/"
-        return any(not key.endswith("-start.json") for key in self._list(prefix))
+        own: set[str] = set()
+        before: set[str] = set()
+        for key in self._list(f"{self._keys.results(place.job)}g{place.attempt.generation}/"):
+            attempt = self._keys.attempt_of(place.job, key)
+            repetition, found, _ = key.rsplit("/", 1)[1].partition(".g")
+            if attempt and found and ".rep-" in repetition and not key.endswith("-start.json"):
+                (own if attempt == place.attempt else before).add(repetition)
+        return not own <= before
 
     def _send(self, key: str, body: bytes, etag: str | None) -> Record:
         for _ in range(TRIES):
