@@ -282,8 +282,8 @@ ATTEMPTS: tuple[Mutant, ...] = (
         "a job that can never be published is not abandoned",
         "S68",
         "publication",
-        "            except GivenUpError as error:  # one",
-        "            except KeyError as error:  # one",
+        "        except GivenUpError as error:  # one",
+        "        except KeyError as error:  # one",
         "test_attempt.py::test_s68_a_job_is_abandoned_without_a_summary_if_need_be",
     ),
     mutant(
