@@ -103,7 +103,8 @@ class Server:
         there = self.lease(key)
         if there is None or there.state is not State.DONE:
             return
-        if self.keys.index(job) not in self.objects:
+        index = self.objects.get(self.keys.index(job))
+        if index is None or self.objects[key].etag.encode() not in index.body:
             # nothing is left that could tell: the job runs again, unless its index is on its way
             self._eaten[key, there.generation] = self.completions.pop((key, there.generation))
         self.world.note(f"    a lifecycle rule takes {key}")
