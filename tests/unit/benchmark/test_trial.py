@@ -187,7 +187,12 @@ def test_what_no_record_can_hold_fails_the_trial_alone(
 ) -> None:
     """B3: an attempt goes on, with its other trials."""
     (tmp_path / "said").write_text(said.replace("\\\\", "\\"))
-    measured = executor.run(python("import sys; print(open(sys.argv[1]).read())", str(tmp_path / "said")))
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(1000)  # an orchestrator's; other tests may have left another
+    try:
+        measured = executor.run(python("import sys; print(open(sys.argv[1]).read())", str(tmp_path / "said")))
+    finally:
+        sys.setrecursionlimit(before)
     assert measured.outcome is (Outcome.FAILED if error else Outcome.SUCCESS), measured
     assert (error or "") in (measured.error or "")
     assert executor.run(python("pass")).outcome is Outcome.SUCCESS

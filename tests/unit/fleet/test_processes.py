@@ -106,8 +106,9 @@ def test_interrupt_reaches_the_command_alone(
     child = f"import signal, time; signal.signal(signal.SIGINT, lambda *_: open({str(tmp_path / 'hit')!r}, 'w')); "
     child += f"open({str(tmp_path / 'ready')!r}, 'w'); time.sleep(60)"
     group, ended = start(
-        "import subprocess, sys\ntry:\n    subprocess.run([sys.executable, '-c', sys.argv[1]])\n"
-        "except KeyboardInterrupt:\n    sys.exit(130)",
+        "import signal, subprocess, sys\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # ignored in the background of a shell
+        "try:\n    subprocess.run([sys.executable, '-c', sys.argv[1]])\nexcept KeyboardInterrupt:\n    sys.exit(130)",
         child,
     )
     _until((tmp_path / "ready").exists)
