@@ -107,9 +107,9 @@ def write_over(store: Store, key: str, body: bytes, runtime: Runtime) -> str:
     raise UnansweredError(f"{key} is written by others again and again")
 
 
-def side_by_side(ask: Callable[[_T], _R], about: Iterable[_T]) -> list[_R]:
-    """Ask about each, many at once; the first error passes."""
-    with ThreadPoolExecutor(CONCURRENT) as pool:
+def side_by_side(ask: Callable[[_T], _R], about: Iterable[_T], at_once: int = CONCURRENT) -> list[_R]:
+    """Ask about each, many at once; the first error ends it, once what is under way has come to an end."""
+    with ThreadPoolExecutor(at_once) as pool:
         try:
             return list(pool.map(ask, about))
         except BaseException:

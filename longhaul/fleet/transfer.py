@@ -8,11 +8,10 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import boto3
 import msgspec
@@ -27,11 +26,11 @@ from longhaul.fleet.lease import Record
 from longhaul.fleet.location import Location
 from longhaul.fleet.processes import CHECKPOINT
 from longhaul.fleet.results import AlienAttemptError, TransferError
+from longhaul.fleet.stack import side_by_side
 
 if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client
 
-_T = TypeVar("_T")
 logger = logging.getLogger(__name__)
 
 # the record of a repetition; its name ends with the attempt's, and how often it was repeated within it
@@ -102,7 +101,9 @@ class Transfer:
                 self._fetch(place, folder, ENVIRONMENT)
         self._refuse_alien(place, folder, there)
         with _transferring(f"download {_named(place)}"):
-            _side_by_side(lambda name: self._fetch(place, folder, name), sorted(there.keys() - {ENVIRONMENT}))
+            side_by_side(
+                lambda name: self._fetch(place, folder, name), sorted(there.keys() - {ENVIRONMENT}), CONCURRENT
+            )
 
     def upload(self, place: Place, names: Sequence[str] | None = None) -> Sequence[Record]:
         """See `Results.upload`. Files are read as they are at that moment, whole: logs of an attempt fit into memory.
@@ -114,7 +115,7 @@ class Transfer:
         there = self._there(place)
         with _transferring(f"upload {_named(place)}"):
             wanted = sorted(_files(folder)) if names is None else names
-            return _side_by_side(lambda name: self._send(place, folder, name, there.get(name)), wanted)
+            return side_by_side(lambda name: self._send(place, folder, name, there.get(name)), wanted, CONCURRENT)
 
     def measured(self, place: Place) -> bool:
         """See `Results.measured`. One listing of the generation; names of records tell, whatever they say."""
@@ -201,16 +202,6 @@ def contained(name: str) -> bool:
     """Whether a name, taken as a path, stays in its folder on any system (S47)."""
     parts = name.split("/")
     return "\\" not in name and "\0" not in name and all(part not in ("", ".", "..") for part in parts)
-
-
-def _side_by_side(work: Callable[[str], _T], names: Sequence[str]) -> list[_T]:
-    """Work on all names; the first error ends it, once what is under way has come to an end."""
-    with ThreadPoolExecutor(CONCURRENT) as pool:
-        try:
-            return list(pool.map(work, names))
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
 
 
 def _files(folder: Path) -> Iterator[str]:

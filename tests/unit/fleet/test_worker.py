@@ -19,7 +19,8 @@ from longhaul.fleet.taking import Job
 from longhaul.fleet.work import Unconfirmed
 from longhaul.fleet.worker import INTERRUPTED, QUARANTINED, RETIRED
 from tests.unit.fleet.memory import OTHER, body, put_lease
-from tests.unit.fleet.virtual import BOUND, NOTICE, QUEUE, Fleet, Host, StageMachine, StageProcess
+from tests.unit.fleet.virtual import BOUND, NOTICE, QUEUE, Host, StageProcess
+from tests.unit.fleet.virtual_worker import Fleet, StageMachine
 
 LEFT = Quarantine(
     places=(Place(job="a", attempt=Attempt(generation=0, number=1)),),
