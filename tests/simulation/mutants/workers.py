@@ -212,7 +212,7 @@ WORKERS: tuple[Mutant, ...] = (
         "keeper",
         "        if self._kept() is not False:\n            self.busy()\n            return False\n",
         "",
-        "test_worker.py::test_a_host_that_is_to_be_kept_never_goes",
+        "test_retiring.py::test_a_host_that_is_to_be_kept_never_goes",
     ),
     mutant(
         "rebalancing is suspended once, or never",
