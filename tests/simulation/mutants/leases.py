@@ -238,7 +238,7 @@ LEASES: tuple[Mutant, ...] = (
         "holding",
         "            self.deadline = -math.inf  # before",
         "            pass  # before",
-        "test_holding.py::test_giving_back_is_bounded_even_if_a_request_hangs",
+        "test_holding_threads.py::test_giving_back_is_bounded_even_if_a_request_hangs",
     ),
     mutant(
         "one acts while completing",
@@ -255,7 +255,7 @@ LEASES: tuple[Mutant, ...] = (
         "not self.ending:\n            self.deadline = self._terms.deadline(first_sent)\n"
         "            if self._given_back:",
         "True:\n            self.deadline = self._terms.deadline(first_sent)\n            if False:",
-        "test_holding.py::test_giving_back_is_bounded_even_if_a_request_hangs",
+        "test_holding_threads.py::test_giving_back_is_bounded_even_if_a_request_hangs",
     ),
     mutant(
         "writes of threads go side by side",
@@ -263,7 +263,7 @@ LEASES: tuple[Mutant, ...] = (
         "holding",
         "return self._lock.acquire(timeout=max(0.0, until - self._runtime.clock()))",
         "return self._lock.acquire(timeout=0) or True",
-        "test_holding.py::test_threads_write_one_at_a_time",
+        "test_holding_threads.py::test_threads_write_one_at_a_time",
     ),
     mutant(
         "a renewal does not give way",
@@ -271,7 +271,7 @@ LEASES: tuple[Mutant, ...] = (
         "holding",
         "or (gives_way and self.ending)",
         "or False",
-        "test_holding.py::test_giving_back_does_not_wait_for_a_renewal_that_nobody_answers",
+        "test_holding_threads.py::test_giving_back_does_not_wait_for_a_renewal_that_nobody_answers",
     ),
     mutant(
         "waiting for the lock has no end",
@@ -279,7 +279,7 @@ LEASES: tuple[Mutant, ...] = (
         "holding",
         "self._lock.acquire(timeout=max(0.0, until - self._runtime.clock()))",
         "self._lock.acquire()",
-        "test_holding.py::test_giving_back_is_bounded_even_if_a_request_hangs",
+        "test_holding_threads.py::test_giving_back_is_bounded_even_if_a_request_hangs",
     ),
     mutant(
         "what is lost is written again",
@@ -295,7 +295,7 @@ LEASES: tuple[Mutant, ...] = (
         "holding",
         "if self._over or (state is State.DONE and not self.held):",
         "if self._over:",
-        "test_holding.py::test_an_expired_claim_is_not_completed_after_waiting",
+        "test_holding_threads.py::test_an_expired_claim_is_not_completed_after_waiting",
     ),
     mutant(
         "nobody renews",
