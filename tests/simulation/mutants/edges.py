@@ -4,7 +4,7 @@ from tests.simulation.mutants.mutant import Mutant, mutant
 
 TRANSFER = "tests/contract/store/test_transfer.py::"
 PUBLISH = "tests/contract/store/test_publish.py::"
-COMMANDS = "tests/contract/store/test_commands.py::"
+COMMANDS = "tests/contract/store/commands/test_operators.py::"
 
 EDGES: tuple[Mutant, ...] = (
     # ---- processes
