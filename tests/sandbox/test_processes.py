@@ -68,13 +68,13 @@ def test_a_command_that_takes_too_long_is_killed(keeper: processes.Keeper) -> No
         ["sleep", "60"], environment=surroundings.child_environment(), cwd=surroundings.ROOT, timeout_seconds=0.3
     )
     assert code == -signal.SIGKILL
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30
 
 
 def test_what_a_command_leaves_running_ends_with_it(keeper: processes.Keeper) -> None:
     began = time.monotonic()
     _, text = run("sh", "-c", "sleep 60 & echo $!")  # the pipe is still held by the sleeper
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30
     until(lambda: not alive(int(text)))
 
 
@@ -207,7 +207,7 @@ def test_a_fork_is_fast(keeper: processes.Keeper) -> None:
 
     lasted(lambda: warm(keeper, module))
     forked = min(lasted(lambda: warm(keeper, module)) for _ in range(5))
-    assert forked < min(lasted(lambda: run(sys.executable, "-m", module)) for _ in range(3)) / 4
+    assert forked < min(lasted(lambda: run(sys.executable, "-m", module)) for _ in range(3)) / 2
 
 
 def test_no_aws_set_up_of_the_user_leaks_in(keeper: processes.Keeper, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,7 +69,7 @@ def test_an_interrupted_attempt_is_gone_on_with(bench: Bench, number: signal.Sig
     began = time.monotonic()
     process.send_signal(number)
     bench.ended(process, 130)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
     assert not Path(f"/proc/{pid}").exists()
     assert records(bench, 1)["rep-2"]["outcome"] == "interrupted"
     assert "rep-2" in names(bench, 1), "stored at once, as S3 was there"
@@ -91,7 +91,7 @@ def test_s12_a_kill_of_the_group_reaches_the_trial(bench: Bench) -> None:
     pid = int(until(lambda: path.exists() and path.read_text()))
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    until(lambda: not Path(f"/proc/{pid}").exists() or " Z " in Path(f"/proc/{pid}/stat").read_text(), 5)
+    until(lambda: not Path(f"/proc/{pid}").exists() or " Z " in Path(f"/proc/{pid}/stat").read_text(), 20)
     assert len([name for name in bench.objects() if name.endswith("-start.json")]) == 4, "S28: its prefix is known"
 
     bench.ended(bench.run(2, 1), 0)
@@ -233,7 +233,7 @@ def test_commands_leave_nothing_to_confirm(bench: Bench) -> None:
     queue = ["--queue-directory", str(bench.folder / "queue"), "--word", str(word)]
     began = time.monotonic()
     bench.ended(bench.start("quiesce", *queue, "--job", "job", str(bench.attempt(1)), str(bench.attempt(7))), 0)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30
     assert not word.exists()
     (bench.attempt(1) / "checkpoint" / "damaged-start.json").write_text("{")  # or every host would wait for ever
     bench.ended(bench.start("quiesce", *queue, "--job", "job", str(bench.attempt(1))), 0)

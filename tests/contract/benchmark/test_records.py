@@ -93,5 +93,5 @@ def test_a_store_that_never_answers_is_given_up(bare: Bare) -> None:
         began = time.monotonic()
         with pytest.raises(StoreError):
             s3.S3Folder(client, LOCATION).put("x", b"1")
-        assert time.monotonic() - began < 9
+        assert time.monotonic() - began < 30
         client.close()

@@ -297,7 +297,7 @@ def test_an_interrupt_ends_the_trial(executor: TrialProcesses, tmp_path: Path) -
     executor.interrupt()
     began = time.monotonic()
     assert wait().outcome is Outcome.INTERRUPTED
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 20
     assert not alive(pid)
     assert executor.run(python("pass")).outcome is Outcome.INTERRUPTED
 

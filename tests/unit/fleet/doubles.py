@@ -14,7 +14,7 @@ from tests.unit.fleet.memory import Clock, MemoryStore
 
 QUICK = Terms(lease_seconds=4, margin_seconds=0.4, grace_seconds=0.4, renew_seconds=0.1)
 TERMINATE = Notice(kind=NoticeKind.TERMINATE, text="at noon")
-PATIENCE = 10.0
+PATIENCE = 30.0
 
 
 def eventually(ready: Callable[[], object], seconds: float = PATIENCE) -> None:

@@ -121,4 +121,4 @@ def metadata_server() -> Iterator[MetadataServer]:
         finally:
             server.over.set()
             listener.shutdown(socket.SHUT_RDWR)
-            thread.join(5)
+            thread.join(20)

@@ -1,9 +1,8 @@
-"""Handing over on real time and real threads, with its times cut to a fiftieth (F13): what blocks here blocks."""
+"""Handing over on real time and real threads, with its times cut (F13): what blocks here blocks, for half a minute."""
 
 from __future__ import annotations
 
 import threading
-import time
 
 import pytest
 
@@ -13,19 +12,19 @@ from longhaul.fleet.keys import Attempt, Place
 from longhaul.fleet.lease import State, Terms
 from tests.unit.fleet.virtual import RealWorld, Scene, StageProcess
 
-SCALE = 50
-TERMS = Terms(lease_seconds=6, margin_seconds=0.6, grace_seconds=0.4, renew_seconds=0.3)
+TERMS = Terms(lease_seconds=12, margin_seconds=1, grace_seconds=1, renew_seconds=0.3)
+SOON = 15.0  # seconds; a machine under load may stall for some of them, and what waits for a call that hangs takes 30
 
 
-@pytest.fixture(autouse=True)
-def _short_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two seconds instead of a hundred."""
+@pytest.fixture(autouse=True, params=[10])
+def _short_times(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """Ten seconds instead of a hundred, or less."""
     for module, name in (
         *((attempt, name) for name in vars(attempt) if name.endswith("_SECONDS") and name != "QUIESCE_SECONDS"),
         (aside, "KILL_SECONDS"),
         (slots, "GIVE_BACK_SECONDS"),
     ):
-        monkeypatch.setattr(module, name, getattr(module, name) / SCALE)
+        monkeypatch.setattr(module, name, getattr(module, name) / request.param)
 
 
 def scene(weight: int = 2) -> Scene:
@@ -45,11 +44,12 @@ def ended(one: Scene) -> tuple[Ending, float]:
 
     thread = threading.Thread(target=main, daemon=True)
     thread.start()
-    thread.join(20)
+    thread.join(60)
     assert results, "it never ended"
     return results[0], one.world.now - one.when("notice")
 
 
+@pytest.mark.parametrize("_short_times", [50], indirect=True)
 def test_s25_s37_s76_nothing_that_blocks_holds_up_a_hand_over() -> None:
     """S25, S37, S76: S3, the upload and the signal hang in their threads; ten slots, the renewals under way."""
     one = scene(weight=10)
@@ -64,7 +64,7 @@ def test_s25_s37_s76_nothing_that_blocks_holds_up_a_hand_over() -> None:
     ending, seconds = ended(one)
     assert ending.how is How.HANDED_OVER
     assert ending.quarantine is not None
-    assert seconds < 100 / SCALE + 1
+    assert seconds < SOON
     assert one.happened("run killed")
 
 
@@ -75,7 +75,7 @@ def test_a_hand_over_without_trouble_is_quick() -> None:
     one.notice_at(0.5)
     ending, seconds = ended(one)
     assert (ending.how, ending.quarantine) == (How.HANDED_OVER, None)
-    assert seconds < 100 / SCALE
+    assert seconds < SOON
     assert one.store.lease(one.claim).state is State.INTERRUPTED
     assert one.slot_states() == {State.RELEASED}
 
@@ -84,12 +84,11 @@ def test_s32_i1_a_run_is_killed_before_the_deadline_while_s3_hangs() -> None:
     """S32, I1: the thread that renews is stuck, the one that decides is not."""
     one = scene()
     one.at(0.5, lambda: setattr(one.store, "hangs", lambda verb, key: key == one.claim))
-    one.note("notice")
+    one.note("notice")  # what `ended` counts from
     one.work.quiesce_ends = [(0.1, 0)]
-    began = time.monotonic()
-    ending, _ = ended(one)
+    ending, seconds = ended(one)
     assert ending.how is How.GIVEN_UP
-    assert time.monotonic() - began < 15
+    assert seconds < 25
     assert one.when("run killed") < max(one.work.deadlines) - 1000
     assert one.happened("quiesce 1")
     assert ending.quarantine is None
@@ -103,5 +102,5 @@ def test_s6_a_notice_while_a_download_hangs() -> None:
     one.notice_at(0.3)
     ending, seconds = ended(one)
     assert ending.how is How.HANDED_OVER
-    assert seconds < 100 / SCALE
+    assert seconds < SOON
     assert not one.happened("run")

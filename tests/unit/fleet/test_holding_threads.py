@@ -53,7 +53,7 @@ def renewal_that_hangs() -> tuple[Hanging, Holding, threading.Thread]:
     store.entered.clear()
     renewal = threading.Thread(target=holding.renew, daemon=True)
     renewal.start()
-    assert store.entered.wait(5)
+    assert store.entered.wait(20)
     return store, holding, renewal
 
 
@@ -85,10 +85,10 @@ def test_giving_back_does_not_wait_for_a_renewal_that_nobody_answers() -> None:
     renewal = threading.Thread(target=holding.renew, daemon=True)
     store.trouble = trouble
     renewal.start()
-    assert failing.wait(5)
+    assert failing.wait(20)
     began = time.monotonic()
-    assert holding.end(State.INTERRUPTED, real().clock() + 6) is Verdict.STANDS
-    assert time.monotonic() - began < 5
+    assert holding.end(State.INTERRUPTED, real().clock() + 40) is Verdict.STANDS
+    assert time.monotonic() - began < 30
     assert store.lease(KEY).state is State.INTERRUPTED
 
 
@@ -100,11 +100,11 @@ def test_giving_back_is_bounded_even_if_a_request_hangs() -> None:
         target=lambda: verdicts.append(holding.end(State.INTERRUPTED, real().clock() + 0.2)), daemon=True
     )
     ending.start()
-    ending.join(5)
+    ending.join(20)
     assert verdicts == [Verdict.UNRESOLVED]
     assert not holding.held
     store.open.set()
-    renewal.join(5)
+    renewal.join(20)
     assert not holding.held, "a renewal that comes back late revives nothing"
 
 
@@ -118,7 +118,7 @@ def test_an_expired_claim_is_not_completed_after_waiting() -> None:
         time.sleep(0.01)
     holding.deadline = 0.0
     store.open.set()
-    completing.join(5)
+    completing.join(20)
     assert verdicts == [Verdict.LOST]
     assert store.lease(KEY).state is State.RUNNING
 
@@ -129,7 +129,7 @@ def test_the_deadline_can_be_read_while_a_renewal_hangs() -> None:
     holding = threaded(store, lease_seconds=0.3)
     store.open.clear()
     threading.Thread(target=holding.renew, daemon=True).start()
-    end = time.monotonic() + 5
+    end = time.monotonic() + 20
     while holding.held:
         assert time.monotonic() < end
         time.sleep(0.01)
@@ -145,5 +145,5 @@ def test_keeping_ends_when_it_is_told_to() -> None:
     thread = threading.Thread(target=lambda: verdicts.append(keep(holding, runtime, Terms(), stop)), daemon=True)
     thread.start()
     stop.set()
-    thread.join(5)
+    thread.join(20)
     assert verdicts == [Verdict.STANDS]

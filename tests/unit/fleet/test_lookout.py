@@ -62,7 +62,7 @@ def test_a_notice_is_found_and_stands(notices: NoticesDouble, start: Start) -> N
     assert not woken.is_set()
     began = real().clock()
     notices.found = TERMINATE
-    assert woken.wait(5)
+    assert woken.wait(20)
     assert lookout.notice == TERMINATE
     assert began <= lookout.at <= real().clock()
     notices.found = SIGTERM
@@ -82,7 +82,7 @@ def test_s14_no_error_ends_the_lookout(
         eventually(lambda: notices.checks > 3)
         assert len(caplog.records) == 1
     notices.error, notices.found = None, TERMINATE
-    assert woken.wait(5)
+    assert woken.wait(20)
     assert lookout.notice == TERMINATE
 
 
@@ -93,7 +93,7 @@ def test_a_notice_can_be_handed_in(notices: NoticesDouble, start: Start) -> None
     eventually(lambda: lookout.looks)
     lookout.hand_in(SIGTERM)
     at = real().clock()
-    assert woken.wait(5)
+    assert woken.wait(20)
     assert lookout.notice == SIGTERM
     assert lookout.at <= at
 
@@ -104,7 +104,7 @@ def test_it_looks_when_it_is_asked_to(notices: NoticesDouble, start: Start) -> N
     eventually(lambda: lookout.looks == 1)
     assert not woken.is_set()
     lookout.poke()
-    assert woken.wait(5)
+    assert woken.wait(20)
     assert lookout.looks == 2
 
 
@@ -113,5 +113,5 @@ def test_it_ends_when_it_is_told_to(notices: NoticesDouble) -> None:
     one = Started(notices, 3600)
     eventually(lambda: one.lookout.looks)
     one.lookout.stop()
-    one.threads[0].join(5)
+    one.threads[0].join(20)
     assert not one.threads[0].is_alive()

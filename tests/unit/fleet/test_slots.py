@@ -128,7 +128,7 @@ def test_s76_ten_slots_are_given_back_side_by_side(store: MemoryStore) -> None:
     won = slots.take(10)
     assert isinstance(won, Won)
     barrier = threading.Barrier(10)
-    store.trouble = lambda verb, key: barrier.wait(5) and None  # passes only if ten are under way at once
+    store.trouble = lambda verb, key: barrier.wait(20) and None  # passes only if ten are under way at once
     assert slots.give_back(won.holdings)
     assert {store.lease(keys.slot(number)).state for number in range(10)} == {State.RELEASED}
 
@@ -151,7 +151,7 @@ def test_s37_giving_back_does_not_wait_for_a_slot_that_hangs(
     store.trouble = trouble
     began = time.monotonic()
     assert not slots.give_back(won.holdings)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 10
     assert not any(one.held for one in won.holdings)
     assert store.lease(won.holdings[1].key).state is State.RELEASED
     opened.set()

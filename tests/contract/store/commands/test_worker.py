@@ -118,7 +118,7 @@ def test_what_an_old_worker_left_is_ended_first(
     try:
         code, shown = ended(start(environment, "q", "--directory", tmp_path))
         assert code == 0, shown
-        assert left.wait(1) == -signal.SIGKILL
+        assert left.wait(20) == -signal.SIGKILL
     finally:
         left.kill()
         left.wait(20)
