@@ -10,7 +10,8 @@ from longhaul.fleet import aside, attempt, slots
 from longhaul.fleet.attempt import Ending, How
 from longhaul.fleet.keys import Attempt, Place
 from longhaul.fleet.lease import State, Terms
-from tests.unit.fleet.virtual import RealWorld, Scene, StageProcess
+from tests.unit.fleet.stage import RealWorld
+from tests.unit.fleet.virtual import Scene, StageProcess
 
 TERMS = Terms(lease_seconds=12, margin_seconds=1, grace_seconds=1, renew_seconds=0.3)
 SOON = 15.0  # seconds; a machine under load may stall for some of them, and what waits for a call that hangs takes 30

@@ -18,7 +18,8 @@ from longhaul.fleet.taking import Job
 from longhaul.fleet.work import Unconfirmed
 from longhaul.fleet.worker import INTERRUPTED, QUARANTINED, RETIRED
 from tests.unit.fleet.memory import OTHER, body, put_lease
-from tests.unit.fleet.virtual import BOUND, NOTICE, QUEUE, Host, StageProcess
+from tests.unit.fleet.stage import Host
+from tests.unit.fleet.virtual import BOUND, NOTICE, QUEUE, StageProcess
 from tests.unit.fleet.virtual_worker import Fleet
 
 LEFT = Quarantine(

@@ -10,11 +10,8 @@ from longhaul.fleet.machine import Identity
 from longhaul.fleet.surroundings import HostRecord, Published
 from longhaul.fleet.taking import Job
 from longhaul.fleet.worker import Worker
-from tests.unit.fleet.virtual import (
-    QUEUE,
-    Scene,
-    Stage,
-)
+from tests.unit.fleet.stage import Stage
+from tests.unit.fleet.virtual import QUEUE, Scene
 
 
 class StageMachine:
