@@ -18,7 +18,7 @@ FOLDER = ROOT / "build" / "perf"
 RESULTS = Path(__file__).with_name("RESULTS.md")
 SLOW_READERS = ("read_eval_log", "read_eval_log_samples", "samples_df", "messages_df")
 FAST_READERS = ("longhaul", "longhaul_messages", "zstd_and_scan", "zstd")
-PARTS = ("readers", "large", "import", "rows", "start", "long")
+PARTS = ("readers", "large", "import", "loaded", "rows", "start", "long")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +30,7 @@ class Log:
 
 
 def main() -> None:
-    """Measure what was asked for; a full run takes about ten minutes on two cores."""
+    """Measure what was asked for; a full run takes about a quarter of an hour on two cores."""
     parser = argparse.ArgumentParser(prog="perf.importer", description=__doc__)
     parser.add_argument("--runs", type=int, default=5, help="runs of each; the median counts (default %(default)s)")
     parser.add_argument("--only", choices=PARTS, action="append", help="one part (again for more); prints only")
@@ -86,6 +86,24 @@ def _import(report: Report, folder: Path, runs: int, environment: Mapping[str, s
             runs,
         )
     report.importing(log.path, log.json_bytes, found)
+
+
+def _loaded(report: Report, folder: Path, runs: int, environment: Mapping[str, str]) -> None:
+    log = _made(folder, "imported")
+    timed = ["-m", "perf.importer.loaded"]
+    with _warehouse(folder) as fresh:
+        found = _in_turn(
+            {
+                "longhaul": lambda: run([*timed, "longhaul", str(log.path), fresh()], environment),
+                "longhaul, with messages": lambda: run(
+                    [*timed, "longhaul", str(log.path), fresh(), "messages"], environment
+                ),
+                "peer": lambda: run([*timed, "peer", str(log.path), fresh()], environment),
+                "peer, with messages": lambda: run([*timed, "peer", str(log.path), fresh(), "messages"], environment),
+            },
+            runs,
+        )
+    report.loaded(log.path, found)
 
 
 def _rows(report: Report, folder: Path, runs: int, environment: Mapping[str, str]) -> None:
@@ -167,7 +185,7 @@ def _libraries(folder: Path) -> str:
     return str(target)
 
 
-_MEASURES = dict(zip(PARTS, (_readers, _large, _import, _rows, _start, _long), strict=True))
+_MEASURES = dict(zip(PARTS, (_readers, _large, _import, _loaded, _rows, _start, _long), strict=True))
 
 if __name__ == "__main__":
     main()

@@ -67,6 +67,24 @@ class Report:
         title = f"Importing {log.stem} ({json_bytes / MEGABYTE:.1f} MB of JSON) into an empty Postgres with all indexes"
         self._table(title, ("", "wall s", "CPU s", "peak MiB", "wall to peer", "CPU to peer"), rows)
 
+    def loaded(self, log: Path, found: Measured) -> None:
+        """Imports timed inside their processes; ratios as for whole ones."""
+        told = {
+            name: [[float(one.output.split()[at]) for one in series.runs] for at in (-2, -1)]
+            for name, series in found.items()
+        }
+        base = [statistics.median(values) for values in told["peer"]]
+        rows = [
+            (
+                _LABELS[name],
+                *(_values(values) for values in both),
+                *(f"{peer / statistics.median(values):.0f}×" for peer, values in zip(base, both, strict=True)),
+            )
+            for name, both in told.items()
+        ]
+        title = f"Importing {log.stem} likewise, timed inside the process once its libraries are loaded"
+        self._table(title, ("", "wall s", "CPU s", "wall to peer", "CPU to peer"), rows)
+
     def writing(self, found: Measured) -> None:
         """Rows a second, without reading."""
         told = {name: [one.output.split()[-3:] for one in series.runs] for name, series in found.items()}
@@ -116,8 +134,8 @@ class Report:
         head = f"""# How fast the importer is
 
 Written by `python -m perf.importer`; do not edit. Medians of {self._runs} runs, least and greatest in brackets. Every
-subject is a process of its own, measured whole, its start included; all of a table run in turn. Ratios are to the peer
-without messages, or to `read_eval_log`, which reads the greater log once only.
+subject is a process of its own, measured whole, its start included, unless a title says otherwise; all of a table run
+in turn. Ratios are to the peer without messages, or to `read_eval_log`, which reads the greater log once only.
 
 Machine: {os.cpu_count()} cores ({_processor()}), {_memory_gib():.0f} GiB, {platform.system()}, Python
 {platform.python_version()}; {versions}. {datetime.now(UTC):%Y-%m-%d}."""
