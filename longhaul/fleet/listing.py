@@ -18,43 +18,48 @@ from longhaul.fleet.runtime import Runtime
 class Scan:
     """The queue as one look saw it."""
 
-    claims: Mapping[str, Seen]  # by job; a job without a claim is not among them
+    claims: Mapping[str, Seen]  # of jobs that are not done; a job without a claim is not among them
+    finished: frozenset[str]  # jobs that are done, by their claims: the index decides nothing (F7)
     unknown: frozenset[str]  # jobs whose claim could not be read: not to be taken this time
-    indexed: Mapping[str, str]  # ETag of the index of each job that has one
+    indexed: frozenset[str]  # jobs that have an index
     asked: float  # when it began, by the host's clock
     date: datetime  # when the server answered, by its own: not before `asked`
 
     def takeable(self, job: str, terms: Terms, owner: Owner | None = None) -> bool:
         """Whether the job is worth a try, of that owner. Before it is taken its claim is read again (F6)."""
-        return job not in self.unknown and lease.takeable(self.claims.get(job), terms, owner)
+        if job in self.unknown or job in self.finished:
+            return False
+        return lease.takeable(self.claims.get(job), terms, owner)
 
     def done(self, job: str) -> bool:
-        """Whether the job is done, by its claim: the index decides nothing (F7)."""
-        claim = self.claims.get(job)
-        return claim is not None and claim.lease is not None and claim.lease.state is State.DONE
+        """Whether the job is done, as far as was read: a claim that is unknown may have been requeued."""
+        return job in self.finished
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scanner:
-    """Remembers the claims that it has read. One thread uses it."""
+    """Remembers the claims that it has read; of one that is done, which names every record, no more than its ETag.
+
+    One thread uses it.
+    """
 
     keys: QueueKeys
     store: Store
     runtime: Runtime
     terms: Terms
-    _read: dict[str, Seen] = field(default_factory=dict)
+    _open: dict[str, Seen] = field(default_factory=dict)
+    _finished: dict[str, str] = field(default_factory=dict)
 
     def scan(self) -> Scan:
-        """LIST claims and index; GET claims with a new ETag and those that may have expired, in random order.
+        """LIST claims; GET those with a new ETag and those that may have expired, in random order; LIST the index.
 
         A listing that fails raises `UnansweredError`. A claim that fails is only unknown: the rest can go on.
         """
         asked = self.runtime.clock()
         claims = self.store.list(self.keys.claims)
         jobs = {one.key[len(self.keys.claims) :]: one for one in claims.objects}
-        index = self.store.list(self.keys.done)
-        for job in self._read.keys() - jobs.keys():
-            del self._read[job]
+        for job in (self._open.keys() | self._finished.keys()) - jobs.keys():
+            self._remember(job, None)
         unknown = set()
         for job in self._shuffled([job for job, one in jobs.items() if self._worth_reading(job, one, claims.date)]):
             try:
@@ -62,21 +67,31 @@ class Scanner:
             except UnansweredError:
                 unknown.add(job)
                 continue
+            self._remember(job, now)
             if now is None:
-                self._read.pop(job, None)
                 unknown.add(job)  # gone since the listing: the next look tells
-            else:
-                self._read[job] = now
+        index = self.store.list(self.keys.done)  # last: whoever ended a job meanwhile has had the time to write it
         return Scan(
-            claims=dict(self._read),
+            claims=dict(self._open),
+            finished=frozenset(self._finished),
             unknown=frozenset(unknown),
-            indexed={one.key[len(self.keys.done) :]: one.etag for one in index.objects},
+            indexed=frozenset(one.key[len(self.keys.done) :] for one in index.objects),
             asked=asked,
             date=claims.date,
         )
 
+    def _remember(self, job: str, now: Seen | None) -> None:
+        self._open.pop(job, None)
+        self._finished.pop(job, None)
+        if now is not None and now.lease is not None and now.lease.state is State.DONE:
+            self._finished[job] = now.etag
+        elif now is not None:
+            self._open[job] = now
+
     def _worth_reading(self, job: str, listed: Listed, date: datetime) -> bool:
-        before = self._read.get(job)
+        if job in self._finished:
+            return self._finished[job] != listed.etag
+        before = self._open.get(job)
         if before is None or before.etag != listed.etag:
             return True
         if before.lease is None or before.lease.state is not State.RUNNING:

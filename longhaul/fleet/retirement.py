@@ -66,11 +66,11 @@ def decide(
     open_jobs = [job for job in jobs if not _done(scan, job)]
     if not open_jobs:
         return Decision.ALL_DONE
-    alive = [job for job in open_jobs if _alive(sightings, scan, job, instance, now)]
+    alive = {job.id for job in open_jobs if _alive(sightings, scan, job, instance, now)}
     if len(alive) == len(open_jobs):
         return Decision.ALL_RUN
-    free = api_slots - sum(job.api_weight for job in alive)
-    others = [job for job in open_jobs if job not in alive]
+    free = api_slots - sum(job.api_weight for job in open_jobs if job.id in alive)
+    others = [job for job in open_jobs if job.id not in alive]
     if alive and all(job.api_weight > free for job in others):  # S73
         return Decision.NO_SLOTS
     return Decision.STAY

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 from functools import partial
 
-from longhaul.fleet import completion
+from longhaul.fleet import completion, lease
 from longhaul.fleet.aside import Aside, HaltedError
 from longhaul.fleet.attempt import Attempt, Ending, How
 from longhaul.fleet.control import Equipment
@@ -169,7 +169,9 @@ class Shift:
                 logger.warning("%s is claimed by this host, which does not run it: released", job)
                 self._taker.release_stray(job, scan.claims[job], self._runtime.clock() + GIVE_BACK_SECONDS)
             for job in bare:
-                completion.repair_index(self._equipment.store, self._equipment.keys, job, scan.claims[job])
+                claim = lease.seen(self._equipment.store.get(self._equipment.keys.claim(job)))
+                if claim is not None:
+                    completion.repair_index(self._equipment.store, self._equipment.keys, job, claim)
 
         try:
             self._aside.call("tidying the queue", tidy, SCAN_LIMIT_SECONDS)

@@ -9,6 +9,7 @@ import contextlib
 from collections.abc import Sequence
 
 from longhaul.fleet import completion
+from longhaul.fleet import lease as rules
 from longhaul.fleet.errors import UnansweredError
 from longhaul.fleet.holding import Verdict, keep
 from longhaul.fleet.keys import Attempt, QueueKeys
@@ -51,7 +52,9 @@ class Contender:
     def _index(self, scan: Scan) -> None:
         for job in self.jobs:
             if job.id not in scan.indexed:
-                completion.repair_index(self.host, self.keys, job.id, scan.claims[job.id])
+                claim = rules.seen(self.host.get(self.keys.claim(job.id)))
+                if claim is not None:
+                    completion.repair_index(self.host, self.keys, job.id, claim)
 
     def _take_one(self, scan: Scan) -> None:
         takeable = [job for job in self.jobs if scan.takeable(job.id, self.terms)]

@@ -51,6 +51,36 @@ def test_only_what_changed_is_fetched(scanner: Scanner, store: MemoryStore, cloc
     assert [job for job in "abcde" if scan.takeable(job, TERMS)] == ["a", "c", "e"]
 
 
+def test_a_job_that_runs_again_is_not_done(scanner: Scanner, store: MemoryStore) -> None:
+    """F25: requeued since the last look; nothing is remembered of its end, nor of an open claim that is done now."""
+    scan = scanner.scan()
+    assert "d" in scan.finished
+    assert set(scan.claims) == {"a", "b", "c"}
+    put_lease(store, QUEUE.claim("d"), replace(body(OTHER, State.RELEASED), generation=1))
+    put_lease(store, QUEUE.claim("a"), replace(DONE, nonce="a"))
+    scan = scanner.scan()
+    assert scan.finished == {"a"}
+    assert set(scan.claims) == {"b", "c", "d"}
+    assert [job for job in "abcde" if scan.takeable(job, TERMS)] == ["c", "d", "e"]
+
+
+def test_a_job_that_ends_during_the_look_is_seen_with_its_index(scanner: Scanner, store: MemoryStore) -> None:
+    """F8: or everybody who looks meanwhile would go and repair it."""
+
+    def trouble(verb: str, key: str) -> None:
+        if key == QUEUE.claim("a"):
+            store.trouble = lambda verb, key: None
+            put_lease(store, key, replace(DONE, nonce="a"))
+            now = store.seen(key)
+            assert now is not None
+            completion.repair_index(store, QUEUE, "a", now)
+
+    store.trouble = trouble
+    scan = scanner.scan()
+    assert scan.done("a")
+    assert "a" in scan.indexed
+
+
 def test_a_claim_that_is_gone_is_forgotten(scanner: Scanner, store: MemoryStore) -> None:
     """F2, S56."""
     scanner.scan()

@@ -25,12 +25,16 @@ def scan(
     """A look at that time; claims with their ETags, written so many seconds before."""
     date = EPOCH + timedelta(seconds=at)
     written = date - timedelta(seconds=age)
+    finished = frozenset(job for job, (lease, _) in claims.items() if lease is not None and lease.state is State.DONE)
     return Scan(
         claims={
-            job: Seen(lease=lease, etag=etag, modified=written, date=date) for job, (lease, etag) in claims.items()
+            job: Seen(lease=lease, etag=etag, modified=written, date=date)
+            for job, (lease, etag) in claims.items()
+            if job not in finished
         },
+        finished=finished,
         unknown=frozenset(unknown),
-        indexed={},
+        indexed=frozenset(),
         asked=at,
         date=date,
     )
