@@ -9,10 +9,11 @@ from tests.simulation.mutants.mutant import Mutant
 from tests.simulation.mutants.operators import OPERATORS
 from tests.simulation.mutants.queue import QUEUE
 from tests.simulation.mutants.schedules import SCHEDULES
+from tests.simulation.mutants.trials import TRIALS
 from tests.simulation.mutants.watch import WATCH
 from tests.simulation.mutants.workers import WORKERS
 
-MUTANTS: tuple[Mutant, ...] = (*LEASES, *QUEUE, *ATTEMPTS, *WATCH, *WORKERS, *SCHEDULES, *EDGES, *OPERATORS)
+MUTANTS: tuple[Mutant, ...] = (*LEASES, *QUEUE, *ATTEMPTS, *WATCH, *WORKERS, *SCHEDULES, *TRIALS, *EDGES, *OPERATORS)
 BY_NAME = {one.name: one for one in MUTANTS}
 VARIABLE = "LONGHAUL_MUTANT"
 

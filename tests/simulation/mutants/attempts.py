@@ -46,11 +46,19 @@ ATTEMPTS: tuple[Mutant, ...] = (
     ),
     mutant(
         "the loss of the claim is not heard of",
-        "I1 F14",
+        "I1 F14 S23 S42",
         "control",
         "            if reason is not None:",
         "            if reason is Reason.NOTICE:",
         "test_attempt.py::test_s23_s42_whoever_lost_its_claim_records_nothing",
+    ),
+    mutant(
+        "what was lost is published",
+        "S59 I2",
+        "control",
+        "            if reason is not None:",
+        "            if reason is Reason.NOTICE:",
+        "test_publication.py::test_s59_a_claim_lost_while_publishing_is_not_completed",
     ),
     mutant(
         "a transfer may take for ever",
@@ -116,6 +124,22 @@ ATTEMPTS: tuple[Mutant, ...] = (
         "        if code == 0:\n            self._to_settle = ()\n        else:",
         "        if True:\n            self._to_settle = ()\n        else:",
         "test_attempt.py::test_s45_queries_that_may_run_on_are_never_forgotten",
+    ),
+    mutant(
+        "whoever gives up leaves its command running",
+        "I1 F14 S12",
+        "attempt",
+        "        dead = control.kill(self._runtime.clock() + KILL_SECONDS)\n        if dead and",
+        "        dead = True\n        if dead and",
+        "test_attempt.py::test_s32_i1_everything_stands_still_at_the_deadline",
+    ),
+    mutant(
+        "nobody renews while queries are stopped",
+        "S55 I1",
+        "attempt",
+        "        self.watch.start()\n",
+        "",
+        "test_attempt.py::test_s55_quiescing_may_outlast_the_lease",
     ),
     mutant(
         "a lost attempt is not settled",
@@ -237,6 +261,16 @@ ATTEMPTS: tuple[Mutant, ...] = (
         '        self._control.upload("uploading the attempt", partial(self._equipment.results.upload, self._place))\n',
         "",
         "test_publication.py::test_s40_the_claim_is_done_last",
+    ),
+    mutant(
+        "the watch ends before the publication",
+        "S31 I2",
+        "publication",
+        "        merged, trouble = self._report()\n"
+        "        if merged is not None:\n            self._upload(merged)\n        failed",
+        "        self._control.watch.stop()\n        merged, trouble = self._report()\n"
+        "        if merged is not None:\n            self._upload(merged)\n        failed",
+        "test_publication.py::test_s31_a_slow_publication_is_watched",
     ),
     mutant(
         "done without a summary in S3",

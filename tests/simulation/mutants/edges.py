@@ -5,6 +5,15 @@ from tests.simulation.mutants.mutant import Mutant, mutant
 TRANSFER = "tests/contract/store/test_transfer.py::"
 
 EDGES: tuple[Mutant, ...] = (
+    # ---- the store
+    mutant(
+        "a key that may not be listed is taken for absent",
+        "S13 I8",
+        "store",
+        '            if error.response["Error"]["Code"] == "NoSuchKey":',
+        '            if error.response["Error"]["Code"] in ("NoSuchKey", "AccessDenied"):',
+        "tests/contract/store/test_store.py::test_nobody_knows",
+    ),
     # ---- processes
     mutant(
         "only the leader of a group is killed",

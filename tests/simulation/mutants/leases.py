@@ -282,6 +282,23 @@ LEASES: tuple[Mutant, ...] = (
         "test_holding_threads.py::test_giving_back_is_bounded_even_if_a_request_hangs",
     ),
     mutant(
+        "giving back overwrites whoever has it",
+        "S24 I4 I8",
+        "holding",
+        "rules.encode(body), replaces=self._replaces)",
+        "rules.encode(body), replaces=self._replaces if body.state in (State.RUNNING, State.DONE)"
+        " or (there := self._store.get(self.key)) is None else there.etag)",
+    ),
+    mutant(
+        "a former owner completes what its successor has",
+        "S38 I2",
+        "holding",
+        "rules.encode(body), replaces=self._replaces)",
+        "rules.encode(body), replaces=self._replaces if body.state is not State.DONE"
+        " or (there := self._store.get(self.key)) is None else there.etag)",
+        "test_holding.py::test_s38_a_former_owner_that_knows_nothing_of_it_completes_nothing",
+    ),
+    mutant(
         "what is lost is written again",
         "F3",
         "holding",

@@ -142,6 +142,16 @@ WATCH: tuple[Mutant, ...] = (
         "test_watch.py::test_a_claim_of_somebody_else_is_lost_at_the_next_renewal",
     ),
     mutant(
+        "slots are renewed one after the other",
+        "S76 E1",
+        "watch",
+        "        for slot in tuple(self._held):\n"
+        '            Task(self._runtime, f"renewing {slot.key}", partial(self._keep_slot, slot), self._waiter.wake)\n',
+        "        held = tuple(self._held)\n"
+        '        Task(self._runtime, "slots", lambda: [self._keep_slot(one) for one in held], self._waiter.wake)\n',
+        "test_watch.py::test_s76_leases_that_are_slow_to_renew_do_not_wait_for_each_other",
+    ),
+    mutant(
         "a strange error ends the renewals",
         "S14 L4",
         "watch",
