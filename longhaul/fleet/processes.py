@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -120,7 +121,9 @@ class Commands:
     command: Sequence[str] = COMMAND
 
     def run(self, place: Place, earlier: Sequence[Place], *, on_exit: Callable[[], None]) -> Process:
-        """See `Work.run`."""
+        """See `Work.run`. What lies in the folder already is of another queue: this attempt has only just begun."""
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(self.directory.attempt(place))
         checkpoint = f"{self.location}{self.keys.attempt(place.job, place.attempt)}"
         arguments = [*_of("run", self.directory, place), "--checkpoint", checkpoint]
         for one in earlier:

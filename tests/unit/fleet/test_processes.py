@@ -230,6 +230,17 @@ def test_run(commands: Commands, tmp_path: Path) -> None:
     ]
 
 
+def test_a_run_begins_in_an_empty_folder(commands: Commands) -> None:
+    """F20: another queue's attempt of the same name, in the same directory, would count as measured by this one."""
+    folder = commands.directory.attempt(SECOND)
+    for alien in (folder / "checkpoint" / "a.rep-0.g2-a4.json", folder / "trials.jsonl", folder / "log.txt"):
+        alien.parent.mkdir(parents=True, exist_ok=True)
+        alien.write_text("{}")
+    _shown(commands, lambda done: commands.run(SECOND, [FIRST], on_exit=done), SECOND)
+    assert [path.name for path in folder.iterdir()] == ["log.txt"]
+    assert "{}" not in (folder / "log.txt").read_text()
+
+
 def test_a_run_that_no_document_names_is_not_started(commands: Commands) -> None:
     """L4: an OSError, as of any command that cannot be started."""
     (commands.directory.queue / "manifest.json").write_text("{}")
