@@ -46,7 +46,9 @@ class Server:
         self._eaten: dict[tuple[str, int], Lease] = {}  # completions of which nothing told when the claim went
         self.on_done: Callable[[str, Lease], None] = lambda key, lease: None  # for what else must be true
         self.attempts: dict[str, int] = {}
+        self.begun: dict[tuple[str, int], tuple[str, float]] = {}  # by whom and when, by claim and attempt
         self._done_by: set[tuple[str, Owner, int]] = set()
+        self.last_deleted = 0.0  # when an operator last deleted something
         self.last_eaten = -1.0  # when a lifecycle rule last took something
         self._listed: dict[str, dict[str, Listed]] = {}  # what is below each prefix that ends with a slash
         self._folders: dict[str, list[dict[str, Listed]]] = {}  # those that an object is in
@@ -113,6 +115,7 @@ class Server:
 
     def delete(self, key: str) -> None:
         """As an operator may; workers never do."""
+        self.last_deleted = self.world.now
         if self.objects.pop(key, None) is not None:
             for folder in self._folders[key]:
                 del folder[key]
@@ -147,6 +150,16 @@ class Server:
         mine = (holding.owner, holding.body.attempt, State.RUNNING)
         if there is None or (there.owner, there.attempt, there.state) != mine:
             raise ViolationError(f"I1 {holding.owner.worker} acts on {holding.key}, which is {_who(there)}")
+
+    def check_place(self, instance: str, key: str) -> None:
+        """A worker writes leases, the index, its host's record, and what attempts of its own measured (I9)."""
+        if key == self.keys.host(instance) or key.startswith(("fleet/slots/", self.keys.claims, self.keys.done)):
+            return
+        job = key.split("/")[3]
+        attempt = self.keys.attempt_of(job, key)
+        runner = self.begun.get((self.keys.claim(job), attempt.number)) if attempt is not None else None
+        if runner is None or runner[0] != instance:
+            raise ViolationError(f"I9 {instance} writes {key}, which is not its own")
 
     def verdict(self, holding: Holding, verdict: Verdict) -> None:
         """Somebody gives a lease up as lost (E1), or takes a job for done by its own hand (I2)."""
@@ -196,6 +209,7 @@ class Server:
         if new.attempt <= self.attempts.get(key, 0) and not restored:
             raise ViolationError(f"F2 {key}: attempt {new.attempt} is used again by {new.owner.worker}")
         self.attempts[key] = max(self.attempts.get(key, 0), new.attempt)
+        self.begun.setdefault((key, new.attempt), (new.owner.instance, self.world.now))
         if there is not None and old is not None and old.state is State.RUNNING:
             age = self.world.now - there.written
             if age < old.lease_seconds and old.owner.instance != new.owner.instance:  # its own host knows better (F14)

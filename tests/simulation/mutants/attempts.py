@@ -13,6 +13,14 @@ ATTEMPTS: tuple[Mutant, ...] = (
         "test_attempt.py::test_s52_a_notice_goes_before_a_success",
     ),
     mutant(
+        "what blocks is done by the thread that decides",
+        "S25 S6 L3",
+        "aside",
+        "        return Task(self._runtime, name, call, self._waiter.wake)",
+        "        result = call()\n        return Task(self._runtime, name, lambda: result, self._waiter.wake)",
+        "test_attempt_threads.py::test_s6_a_notice_while_a_download_hangs",
+    ),
+    mutant(
         "what a command left lives on",
         "S12 F11",
         "aside",

@@ -80,6 +80,14 @@ OPERATORS: tuple[Mutant, ...] = (
         f"{PUBLISH}test_only_a_done_job_is_requeued",
     ),
     mutant(
+        "a host runs what it happens to have",
+        "S5",
+        "premises",
+        "            write(self.directory.queue / name, body)\n",
+        "            pass\n",
+        "test_premises.py::test_a_queue_comes_with_its_documents",
+    ),
+    mutant(
         "a quarantine that cannot be read is none",
         "I5 F14",
         "premises",

@@ -10,15 +10,14 @@ from typing import Any
 from longhaul.benchmark import adapters
 from longhaul.benchmark.attempts import Named
 from longhaul.benchmark.case import Case
-from longhaul.benchmark.checkpoint import Outcome
+from longhaul.benchmark.checkpoint import Kind, Outcome
 from longhaul.benchmark.errors import StoreError
 from longhaul.benchmark.jobs import Config, JobTable, Plan, Run, Selector, plan_of
 from longhaul.benchmark.jobs import Job as PlannedJob
 from longhaul.benchmark.orchestrator import Assignment, Measured
 from longhaul.fleet.errors import UnansweredError
 from longhaul.fleet.keys import Place, QueueKeys
-from longhaul.fleet.runtime import Runtime
-from tests.simulation.workers.instance import Instance
+from tests.simulation.workers.instance import Body, Instance
 from tests.simulation.workers.ledger import Ledger
 from tests.simulation.workers.queries import Queries, Query
 
@@ -68,10 +67,10 @@ class Records:
         self._instance, self._prefix = instance, prefix
         self._here = here or {}  # what the host has of them, by name
 
-    def put(self, name: str, body: bytes) -> None:
+    def put(self, name: str, body: bytes) -> str:
         """See `Remote.put`."""
         key = self._prefix + name
-        self._ask("PUT", key, lambda skew: self._instance.server.upload(key, body), RECORD_TRIES)
+        return self._ask("PUT", key, lambda skew: self._instance.server.upload(key, body), RECORD_TRIES)
 
     def list(self) -> Sequence[Named]:
         """See `Source.list`."""
@@ -121,10 +120,10 @@ class Service:
 class Trials:
     """An `Executor`: each trial is one query, whose end it awaits."""
 
-    def __init__(self, instance: Instance, runtime: Runtime, queries: Queries, ledger: Ledger, place: Place) -> None:
-        self._instance, self._runtime, self._queries, self._ledger = instance, runtime, queries, ledger
-        self._place = place
-        self._woken = runtime.event()
+    def __init__(self, instance: Instance, body: Body, queries: Queries, ledger: Ledger, place: Place) -> None:
+        self._instance, self._body, self._queries, self._ledger = instance, body, queries, ledger
+        self._place, self._runtime = place, instance.on(body)
+        self._woken = self._runtime.event()
         self._interrupted = False
 
     def interrupt(self) -> None:
@@ -150,10 +149,14 @@ class Trials:
             task = instance.world.task
             instance.world.wake(0, task, task.wait, None)  # `sleep` may pass where nothing happens meanwhile
             instance.world.block()
+        if trial.kind is Kind.REPETITION and not self._body.doomed:
+            instance.measuring = trial.trial
         delay = LANDS_AFTER[choices.pick(len(LANDS_AFTER), instance.oddity)]
-        seconds = TRIAL_SECONDS[choices.pick(len(TRIAL_SECONDS), instance.oddity)]
+        seconds = instance.query_seconds or TRIAL_SECONDS[choices.pick(len(TRIAL_SECONDS), instance.oddity)]
+        instance.query_seconds = 0.0
         query = self._queries.start(instance, trial, delay, seconds)
         ended = self._await(query)
+        instance.measuring = None
         self._ledger.trial_ends(trial, began, instance.world.now)
         if ended:
             return Measured(outcome=Outcome.SUCCESS, queries=(query.id,))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from longhaul.benchmark import attempts, quiesce
-from longhaul.benchmark.checkpoint import FOLDER
+from longhaul.benchmark.checkpoint import FOLDER, STORED
 from longhaul.benchmark.checkpoint import Trials as Checkpoints
 from longhaul.benchmark.errors import BenchmarkError
 from longhaul.benchmark.jobs import Plan
@@ -58,6 +58,7 @@ class Command:
 
     def kill(self, until: float) -> bool:
         """See `Process.kill`."""
+        self.instance.measuring, self.body.doomed = None, True
         if self.exit_code is None:
             how = self.instance.choices.pick(3, self.instance.oddity)
             if how:
@@ -97,7 +98,7 @@ class Commands:
             runtime=command.runtime,
             local=Files(instance.folder(place)),
             remote=Records(instance, attempt_prefix(self._keys, place)),
-            executor=Trials(instance, command.runtime, self._queries, self._ledger, place),
+            executor=Trials(instance, command.body, self._queries, self._ledger, place),
             deadline=lambda: instance.deadline,
             interrupted=command.runtime.event(),
             environment={"host": instance.id},
@@ -130,7 +131,9 @@ class Commands:
         first = min(one.attempt.generation for one in (place, *earlier))
         prefix = f"g{place.attempt.generation}/attempt-{place.attempt.number}/"
         here = {prefix + name: body for name, body in self._instance.folder(place).items()}
-        source = Records(self._instance, self._keys.results(place.job), here)
+        source: attempts.Source = Records(self._instance, self._keys.results(place.job), here)
+        if place.attempt.number == 1:
+            source = attempts.FirstAttempt(source, place.attempt, self._instance.folder(place).get(STORED, b""))
 
         def main() -> int:
             try:
@@ -156,7 +159,7 @@ class Commands:
         )
         folder = self._instance.folder(place)
         folder[SUMMARY] = msgspec.json.encode(counted)
-        folder[MERGED] = msgspec.json.encode(Merged(records=records, files=(SUMMARY, MERGED), failed=counted.failed))
+        folder[MERGED] = msgspec.json.encode(Merged(records=records, files=(SUMMARY,), failed=counted.failed))
 
     def merged(self, place: Place) -> Merged:
         """See `Work.merged`."""

@@ -155,6 +155,7 @@ class Membership:
     def _ask(self, what: str) -> None:
         instance = self._instance
         if instance.world.now < instance.cut_off_until or instance.choices.pick(2, instance.oddity):
+            instance.troubled = True
             instance.world.sleep(5)
             raise MachineError(what)
         instance.world.sleep(0.2)

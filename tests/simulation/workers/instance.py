@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Any
 
 from longhaul.fleet.holding import Holding
@@ -14,9 +15,9 @@ from longhaul.fleet.runtime import Runtime
 from longhaul.fleet.surroundings import Quarantine
 from longhaul.fleet.worker import Worker
 from tests.simulation.choices import Choices
-from tests.simulation.host import Host
+from tests.simulation.host import TRIES, Host
 from tests.simulation.server import Server
-from tests.simulation.world import World
+from tests.simulation.world import ViolationError, World
 
 
 class Body:
@@ -24,6 +25,7 @@ class Body:
 
     def __init__(self, paused_until: float) -> None:
         self.paused_until = paused_until
+        self.doomed = False  # a signal is on its way that ends it sooner or later
 
 
 class Instance(Host):
@@ -40,7 +42,9 @@ class Instance(Host):
         self.protected = False
         self.notice: Notice | None = None
         self.disk: dict[Place, dict[str, bytes]] = {}  # folders of attempts
+        self.measuring: str | None = None  # the trial whose measured window is open
         self.gap = 0.0  # how long it stands still just before its next query leaves, if that is told
+        self.query_seconds = 0.0  # how long its next query takes, if that is told
         self.deadline = -math.inf  # the word in the shared mapping
         self.quarantine: Quarantine | None = None
         self._bodies: list[Body] = []
@@ -58,6 +62,14 @@ class Instance(Host):
         """As EC2 had it."""
         return [state for since, state in self._states if since <= when][-1]
 
+    def request(self, verb: str, key: str, carry_out: Callable[[int], Any], tries: int = TRIES) -> Any:
+        """See `Host.request`. What is under way beside a measured trial is a lease's, and nothing else (I6)."""
+        if self.measuring is not None and "/claims/" not in key and "/slots/" not in key:
+            raise ViolationError(f"I6 {verb} {key} while {self.name} measures {self.measuring}")
+        if verb == "PUT":
+            self.server.check_place(self.id, key)
+        return super().request(verb, key, carry_out, tries)
+
     def body(self) -> Body:
         """Of a new process."""
         body = Body(self.paused_until)
@@ -73,6 +85,7 @@ class Instance(Host):
 
     def kill_processes(self) -> None:
         """As systemd does with all that a unit started, once its main process has ended."""
+        self.measuring = None
         for body in self._bodies:
             body.paused_until = math.inf
 

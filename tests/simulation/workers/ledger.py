@@ -1,7 +1,8 @@
-"""What really happened to jobs and trials, and what must not: I1, I3, I5, I7 and E2, as it happens."""
+"""What really happened to jobs and trials, and what must not: I1, I3, I5, I7, I9, E2 and F17, as it happens."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -9,11 +10,13 @@ import msgspec
 
 from longhaul.benchmark.checkpoint import Kind, Start
 from longhaul.fleet.keys import Place
-from longhaul.fleet.lease import Lease, Outcome, State
+from longhaul.fleet.lease import BARREN_LIMIT, Lease, Outcome, State
 from tests.simulation.server import Server
 from tests.simulation.workers.instance import Instance
 from tests.simulation.workers.queries import Queries
 from tests.simulation.world import ViolationError
+
+_RECORD = re.compile(r"\.(rep-\d+)\.g\d+-a(\d+)(?:-\d+)?\.json$")
 
 
 class Counted(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,6 +54,8 @@ class Ledger:
         mine = (instance.id, place.attempt.number, place.attempt.generation, State.RUNNING)
         if claim is None or (claim.owner.instance, claim.attempt, claim.generation, claim.state) != mine:
             raise ViolationError(f"I1 {instance.name} measures {trial.trial} without its claim")
+        if trial.trial in self.windows:
+            raise ViolationError(f"I9 {instance.name} writes where another trial did: {trial.trial}")
         self.windows[trial.trial] = Window(trial, self.server.world.now)
         if trial.kind is Kind.REPETITION and not trial.again:
             self.starts[trial.job, trial.generation, trial.number] += 1
@@ -63,6 +68,8 @@ class Ledger:
         """A claim becomes done: its summary says what it was merged from, and each repetition counts once."""
         end = lease.completion
         assert end is not None
+        if end.outcome is Outcome.ABANDONED:
+            self._check_barren(key, lease)
         if end.outcome is Outcome.ABANDONED or end.summary is None:
             return
         summary = msgspec.json.decode(self.server.objects[end.summary].body, type=Counted)
@@ -81,6 +88,20 @@ class Ledger:
             if beside is not None:
                 raise ViolationError(f"I5 {key}: {one.trial.trial} counts, and {beside.id} ran beside it")
         self._wasted(key, lease)
+
+    def _check_barren(self, key: str, lease: Lease) -> None:
+        """F17: each of the four attempts before recorded nothing, in its time, that earlier ones had not recorded."""
+        job = key.rsplit("/", 1)[1]
+        first: dict[str, int] = {}  # attempt that recorded a repetition, by repetition
+        for name, there in self.server.objects.items():
+            found = _RECORD.search(name)
+            if found is None or f"/{job}/g{lease.generation}/" not in name:
+                continue
+            attempt = int(found[2])
+            if there.written < self.server.begun.get((key, attempt + 1), ("", float("inf")))[1]:
+                first[found[1]] = min(attempt, first.get(found[1], attempt))
+        if any(attempt >= lease.attempt - BARREN_LIMIT for attempt in first.values()):
+            raise ViolationError(f"F17 {key}: abandoned by attempt {lease.attempt}, and measured by {first}")
 
     def _wasted(self, key: str, lease: Lease) -> None:
         """E2: every attempt that did not complete may have cost one repetition. Those are fewer than attempts."""

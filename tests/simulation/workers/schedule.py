@@ -28,6 +28,7 @@ from tests.simulation.workers.bench import REPETITIONS, plan_for
 from tests.simulation.workers.commands import Commands
 from tests.simulation.workers.group import Group, Membership
 from tests.simulation.workers.housekeeping import Housekeeping
+from tests.simulation.workers.idling import LOOK_SECONDS, Idling
 from tests.simulation.workers.instance import Body, Instance, Journal, Program
 from tests.simulation.workers.ledger import Ledger
 from tests.simulation.workers.queries import Queries
@@ -112,6 +113,7 @@ class Fleet:
         self.jobs = [job.id for job in JOBS]
         self.group = Group(world, self.server, self.jobs, self._launch)
         self.keeper = Housekeeping(self.reliable("hk"), self.group, self.keys, self.jobs, SLOTS, TERMS)
+        self._idling = Idling(self.server, self.keys, self.group, JOBS, SLOTS, TERMS)
         self._names = itertools.count()
 
     def play(self) -> None:
@@ -126,6 +128,7 @@ class Fleet:
                 when = (500.0, 200.0, 900.0)[choices.pick(3, 0.6)]
                 world.at(when, what)
         world.at(QUIET_FROM, self._quiet)
+        self._look_on()
         waits = world.run(HORIZON)
         left = [job for job in self.jobs if not self.server.is_done(job)]
         if left:
@@ -134,6 +137,11 @@ class Fleet:
             raise ViolationError(f"L5 still there: {[one.name for one in self.group.live]}")
         if waits:
             raise ViolationError("L4 something still waits")
+
+    def _look_on(self) -> None:
+        self._idling.look()
+        if self.group.live or self.world.now < QUIET_FROM:
+            self.world.at(LOOK_SECONDS, self._look_on)
 
     # ---- hosts -----------------------------------------------------------------------------------------------------
     def reliable(self, name: str) -> Host:
@@ -299,5 +307,5 @@ class Fleet:
         there = self.server.completions[key, lease.generation]  # type: ignore[attr-defined]
         self.ledger.done(key, there)
         end = there.completion
-        if end is not None and end.outcome not in (Outcome.SUCCESS, Outcome.REPORT_ERROR):
+        if end is not None and end.outcome not in (Outcome.SUCCESS, Outcome.REPORT_ERROR, Outcome.ABANDONED):
             raise ViolationError(f"E1 {key} is {end.outcome}, and every trial succeeds")
