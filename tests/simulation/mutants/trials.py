@@ -26,11 +26,11 @@ TRIALS: tuple[Mutant, ...] = (
         f"{ORCHESTRATOR}test_s44_what_cannot_be_stored_until_the_deadline_ends_the_attempt",
     ),
     mutant(
-        "a trial that was stopped leaves no record",
+        "a record is only in S3, if it is there",
         "S53 I7",
         "benchmark.orchestrator",
-        "        body = self._note(record)\n        if self.remote",
-        "        body = checkpoint.encode(record)\n        if self.remote",
+        "        self.local.write(checkpoint.record_name(record.trial), body)\n",
+        "",
         f"{ORCHESTRATOR}test_an_interrupted_trial_is_recorded_and_ends_the_attempt",
     ),
     mutant(
