@@ -18,7 +18,7 @@ from longhaul.fleet.queue import PAUSED, JobDocument, PublishedQueue
 from longhaul.fleet.stack import side_by_side
 
 TERMS = Terms()  # of a lease's expiry only the grace is asked; how long it lasts stands in its body
-HOST_ALIVE = timedelta(minutes=15)  # since its record was written last
+HOST_ALIVE = timedelta(minutes=15)  # since it was seen last
 
 
 class JobState(StrEnum):
@@ -40,7 +40,7 @@ class JobStatus:
     id: str
     state: JobState
     api_weight: int
-    since: datetime | None  # its claim was written last, by the server's clock
+    written: datetime | None  # its claim, last, by the server's clock
     lease: Lease | None
 
     @property
@@ -56,7 +56,7 @@ class JobStatus:
     def detail(self) -> str:
         """How it ended, in a word or a line."""
         if self.lease is None:
-            return "its claim is damaged, or of another version: nobody takes it" if self.since else ""
+            return "its claim is damaged, or of another version: nobody takes it" if self.written else ""
         done = self.lease.completion
         if done is None:
             if self.lease.state is State.RUNNING:
@@ -82,7 +82,7 @@ class HostStatus:
     """One host."""
 
     host: StoredHost
-    seen: datetime  # by the server's clock
+    seen: datetime  # its record or a lease of its worker was written, by the server's clock
     alive: bool
 
 
@@ -140,7 +140,7 @@ def job_status(job: JobDocument, now: Seen | None) -> JobStatus:
         id=job.id,
         state=state_of(now),
         api_weight=job.api_weight,
-        since=now.modified if now else None,
+        written=now.modified if now else None,
         lease=now.lease if now else None,
     )
 
@@ -166,7 +166,7 @@ class Observer:
         hosts = self._fetched(self.keys.hosts)
         slots = self._fetched(names.SLOTS)
         listing = self.store.list(self.keys.document(PAUSED))
-        document = self.queue.document
+        document, heard = self.queue.document, _heard([*claims.values(), *slots.values()])
         return QueueStatus(
             queue=self.keys.queue,
             run_id=document.run_id,
@@ -175,7 +175,9 @@ class Observer:
             paused=bool(listing.objects),
             jobs=[job_status(job, claims.get(self.keys.claim(job.id))) for job in self.queue.documents.jobs],
             slots=[slot_status(number, slots.get(names.slot(number))) for number in range(document.api_slots)],
-            hosts=[one for key in sorted(hosts) if (one := self._host(key, hosts[key], listing.date)) is not None],
+            hosts=[
+                one for key in sorted(hosts) if (one := self._host(key, hosts[key], heard, listing.date)) is not None
+            ],
         )
 
     def _fetched(self, prefix: str) -> dict[str, Seen]:
@@ -198,8 +200,18 @@ class Observer:
         known = self._known.get(listed.key)
         return known is None or known.etag != listed.etag
 
-    def _host(self, key: str, now: Seen, date: datetime) -> HostStatus | None:
+    def _host(self, key: str, now: Seen, heard: Mapping[str, datetime], date: datetime) -> HostStatus | None:
         host = stored(self._known.get(key))
         if host is None:
             return None
-        return HostStatus(host=host, seen=now.modified, alive=now.modified + HOST_ALIVE > date)
+        seen = max(now.modified, heard.get(host.worker, now.modified))
+        return HostStatus(host=host, seen=seen, alive=seen + HOST_ALIVE > date)
+
+
+def _heard(leases: Sequence[Seen]) -> Mapping[str, datetime]:
+    """When each worker wrote a lease last: while it runs a job, nothing else of it is written."""
+    heard: dict[str, datetime] = {}
+    for one in sorted(leases, key=lambda one: one.modified):
+        if one.lease is not None and one.lease.state is State.RUNNING:
+            heard[one.lease.owner.worker] = one.modified
+    return heard

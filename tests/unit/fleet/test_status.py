@@ -11,7 +11,7 @@ import pytest
 from longhaul.fleet import keys as names
 from longhaul.fleet.hosts import StoredHost
 from longhaul.fleet.keys import QueueKeys
-from longhaul.fleet.lease import Completion, Lease, Outcome, Seen, State, requeued
+from longhaul.fleet.lease import Completion, Lease, Outcome, Owner, Seen, State, requeued
 from longhaul.fleet.queue import Documents, JobDocument, Manifest, PublishedQueue, QueueDocument
 from longhaul.fleet.status import JobState, Observer, QueueStatus, job_status, state_of
 from longhaul.fleet.surroundings import Doing
@@ -90,7 +90,7 @@ def observer(store: MemoryStore) -> Observer:
     return Observer(store=store, keys=KEYS, queue=PublishedQueue(document=document, documents=documents))
 
 
-def _host(instance: str) -> bytes:
+def _host(instance: str, worker: str = "w") -> bytes:
     return msgspec.json.encode(
         StoredHost(
             instance=instance,
@@ -99,7 +99,7 @@ def _host(instance: str) -> bytes:
             zone="z",
             worker_version="1",
             directory="/d",
-            worker="w",
+            worker=worker,
             doing=Doing.IDLE,
             since=EPOCH,
             written=EPOCH,
@@ -136,6 +136,21 @@ def test_a_look(store: MemoryStore, clock: Clock, observer: Observer) -> None:
     assert (status.finished, status.failed, status.paused) == (False, True, False)
     store.store(KEYS.document("paused.json"), b"{}")
     assert observer.look().paused
+
+
+def test_a_host_that_renews_is_alive(store: MemoryStore, clock: Clock, observer: Observer) -> None:
+    """F9: however long ago its record was written; what its worker released does not count, others may mark that."""
+    for instance in ("i-1", "i-2"):
+        store.store(KEYS.host(instance), _host(instance, worker=f"of {instance}"))
+    clock.now += 3600
+    for job, instance, state in (("a", "i-1", State.RUNNING), ("b", "i-2", State.RELEASED)):
+        put_lease(store, KEYS.claim(job), body(Owner(instance=instance, worker=f"of {instance}"), state))
+    clock.now += 20
+    looked = observer.look()
+    assert [(one.alive, looked.at - one.seen) for one in looked.hosts] == [
+        (True, timedelta(seconds=20)),
+        (False, timedelta(seconds=3620)),
+    ]
 
 
 def test_what_did_not_change_is_not_fetched_again(store: MemoryStore, clock: Clock, observer: Observer) -> None:

@@ -159,6 +159,7 @@ def test_watch_ends_with_the_queue(
     watched = fleet("status", "q", "--watch", "--interval", 3)
     assert watched.exit_code == code, watched.output
     assert "q: 2 pending of 2 jobs" in watched.stderr
+    assert ": pending" not in watched.stderr, "the first look shows no changes"
     assert f"{jobs[0]}: done" in watched.stderr or f"{jobs[0]}: failed" in watched.stderr
     assert watched.stdout.count("of 2 jobs") == 1
 
