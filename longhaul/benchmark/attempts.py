@@ -65,6 +65,23 @@ class FolderSource:
         return body, etag_of(body)
 
 
+class FirstAttempt:
+    """The results of a job that nobody had before: all that S3 said that it stored, by its upload's account."""
+
+    def __init__(self, source: Source, attempt: Attempt, stored: bytes) -> None:
+        self._source = source
+        self._prefix = f"g{attempt.generation}/attempt-{attempt.number}/"
+        self._stored = [msgspec.json.decode(line, type=Named) for line in stored.splitlines()]
+
+    def list(self) -> Sequence[Named]:
+        """See `Source.list`."""
+        return [Named(name=self._prefix + one.name, etag=one.etag) for one in self._stored]
+
+    def get(self, name: str) -> tuple[bytes, str]:
+        """See `Source.get`."""
+        return self._source.get(name)
+
+
 def read(
     source: Source,
     *,

@@ -15,6 +15,7 @@ from longhaul.benchmark.errors import ReportError
 
 FOLDER, SUFFIX, START_SUFFIX = "checkpoint/", ".json", "-start.json"
 ENVIRONMENT, EVENTS, TRIALS, LOG = "environment.json", "events.jsonl", "trials.jsonl", "log.txt"
+STORED = ".stored.jsonl"  # name and ETag of each file of the attempt that S3 has: nobody need ask again. It stays here
 
 
 class Kind(StrEnum):
@@ -123,8 +124,8 @@ class Local(Protocol):
 class Remote(Protocol):
     """Where records outlive the host."""
 
-    def put(self, name: str, body: bytes) -> None:
-        """Store it; a `StoreError` says that it is perhaps not stored. It ends within seconds."""
+    def put(self, name: str, body: bytes) -> str:
+        """Store it; its ETag, without quotes. A `StoreError`: it is perhaps not stored. It ends within seconds."""
 
 
 class LocalFolder:

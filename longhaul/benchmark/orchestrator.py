@@ -13,6 +13,7 @@ from typing import Any, NoReturn, Protocol, TypeVar
 import msgspec
 
 from longhaul.benchmark import checkpoint
+from longhaul.benchmark.attempts import Named
 from longhaul.benchmark.case import Case, Unit
 from longhaul.benchmark.checkpoint import Kind, Local, Outcome, Record, Remote, Start, Times
 from longhaul.benchmark.errors import StoreError
@@ -199,10 +200,10 @@ class Orchestrator:
 
     def _hand_over(self, record: Record) -> NoReturn:
         """A trial was stopped: its record is written here, stored if that goes at once, and nothing follows."""
-        body = self._note(record)
+        body, record_name = self._note(record), checkpoint.record_name(record.trial)
         if self.remote is not None and not self._over():
             try:
-                self.remote.put(checkpoint.record_name(record.trial), body)
+                self._stored(record_name, self.remote.put(record_name, body))
             except StoreError as error:
                 self._tell("not_stored", name=record.trial, error=str(error))
         if self.interrupted.is_set():
@@ -229,7 +230,11 @@ class Orchestrator:
         if self.remote is None:
             return
         remote = self.remote
-        self._insist(lambda: remote.put(name, body), StoreError, "not_stored", f"{name} could not be stored")
+        etag = self._insist(lambda: remote.put(name, body), StoreError, "not_stored", f"{name} could not be stored")
+        self._stored(name, etag)
+
+    def _stored(self, name: str, etag: str) -> None:
+        self.local.append(checkpoint.STORED, msgspec.json.encode(Named(name=name, etag=etag)))
 
     def _insist(self, call: Callable[[], T], errors: type[Exception], event: str, trouble: str) -> T:
         """Call until it succeeds, or until the deadline: nothing goes on without it."""

@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 
 from longhaul.benchmark import attempts, report
-from longhaul.benchmark.attempts import MERGED, FolderSource, Read, Source
-from longhaul.benchmark.checkpoint import LocalFolder
+from longhaul.benchmark.attempts import MERGED, FirstAttempt, FolderSource, Read, Source
+from longhaul.benchmark.checkpoint import STORED, LocalFolder
 from longhaul.benchmark.errors import ReportError
 from longhaul.benchmark.jobs import Plan
 from longhaul.benchmark.merge import Expected, merge
@@ -28,6 +28,9 @@ def publish(
 
     `key_prefix` is what stands before names of the source in keys below the stack's location.
     """
+    stored = output / STORED
+    if attempt.number == 1 and stored.exists():
+        source = FirstAttempt(source, attempt, stored.read_bytes())
     here = output.parents[1] if (output.parent.name, output.name) == _folders(attempt) else None
     read = attempts.read(source, generations=generations, until=attempt, here=here)
     summary = _planned(plan, read)

@@ -36,15 +36,16 @@ class S3Folder:
     def __init__(self, client: S3Client, location: Location) -> None:
         self._client, self._location = client, location
 
-    def put(self, name: str, body: bytes) -> None:
+    def put(self, name: str, body: bytes) -> str:
         """See `Remote.put`. Every name is written with one content only, so no condition is needed."""
         with _asking("PUT", name):
-            self._client.put_object(
+            answer = self._client.put_object(
                 Bucket=self._location.bucket,
                 Key=self._location.prefix + name,
                 Body=body,
                 ContentType="application/json",
             )
+            return answer["ETag"].strip('"')
 
     def list(self) -> Sequence[Named]:
         """See `Source.list`."""

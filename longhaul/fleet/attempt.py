@@ -101,10 +101,7 @@ class Attempt:
     def _work(self) -> Verdict:
         control, work, results = self._control, self._equipment.work, self._equipment.results
         body, place = self._claim.body, self._place
-        found = control.insist(
-            "listing earlier attempts", partial(results.attempts, self._taken.job.id, body.generations)
-        )
-        earlier = tuple(one for one in found if one != place)
+        earlier = self._earlier()
         publication = Publication(self._equipment, control, self._taken, earlier)
         if self._taken.poisoned:
             return publication.abandoned(body.barren)
@@ -128,6 +125,15 @@ class Attempt:
         else:
             self._unconfirmed = self._quiesce((place,))
         return publication.measured(code, _errors(self._unconfirmed))
+
+    def _earlier(self) -> tuple[Place, ...]:
+        """Attempts whose records count. The first has none: its taking has just seen that nothing is left (F2)."""
+        place = self._place
+        if place.attempt.number == 1:
+            return ()
+        generations = self._claim.body.generations
+        look = partial(self._equipment.results.attempts, place.job, generations)
+        return tuple(one for one in self._control.insist("listing earlier attempts", look) if one != place)
 
     def _quiesce(self, places: tuple[Place, ...]) -> Unconfirmed | None:
         """Stop what these attempts may have left; what was not confirmed, if anything."""

@@ -105,12 +105,16 @@ class Remains:
     index: Index | None  # of the job's end, if it is still to be believed
 
 
-def remains(store: Store, keys: QueueKeys, job: str) -> Remains:
-    """Look at results and index of a job without a claim; an `UnansweredError` passes."""
+def remains(store: Store, keys: QueueKeys, job: str, *, indexed: bool = True) -> Remains:
+    """Look at results and index of a job without a claim; an `UnansweredError` passes.
+
+    `indexed` is whether a listing of a moment ago had an index of the job. If not, and the job left nothing either,
+    there is none: whoever ended it meanwhile left results.
+    """
     listing = store.list(keys.results(job))
     attempts = {a for one in listing.objects if (a := keys.attempt_of(job, one.key)) is not None}
     last = max(attempts, key=lambda a: (a.generation, a.number), default=None)
-    there = read_index(store, keys, job)
+    there = read_index(store, keys, job) if indexed or listing.objects else None
     index = there.index if there else None
     if index is not None and last is not None and (last.generation, last.number) > (index.generation, index.attempt):
         index = None  # the job was run again after that end

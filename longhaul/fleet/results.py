@@ -28,7 +28,7 @@ class Results(Protocol):
         """Into the folder of the attempt. Names that would leave it are refused (S47), aliens too (F10)."""
 
     def upload(self, place: Place, names: Sequence[str] | None = None) -> Sequence[Record]:
-        """What stands in the attempt's folder, or just those names; what S3 has already is not sent again (S18)."""
+        """What stands in the attempt's folder, or just these names; what S3 is known to have is not sent (S18)."""
 
     def measured(self, place: Place) -> bool:
         """Whether the attempt recorded a repetition that no earlier one of its generation had recorded (F17).

@@ -87,7 +87,7 @@ class Shift:
             return None
         for job in candidates(takeable, self._runtime.fraction):
             try:
-                taken = self._take_one(job)
+                taken = self._take_one(job, indexed=job.id in scan.indexed)
             except (FleetError, OSError) as error:
                 logger.warning("%s cannot be taken: %s", job.id, error)
                 continue
@@ -106,8 +106,8 @@ class Shift:
             logger.warning("whether the queue is paused is not known: %s", error)
             return True
 
-    def _take_one(self, job: Job) -> Taken | Shortage | Miss:
-        task = self._aside.start(f"taking {job.id}", partial(self._taker.take, job))
+    def _take_one(self, job: Job, *, indexed: bool) -> Taken | Shortage | Miss:
+        task = self._aside.start(f"taking {job.id}", partial(self._taker.take, job, indexed=indexed))
         try:
             return self._aside.result(task, TAKE_LIMIT_SECONDS)
         except HaltedError:

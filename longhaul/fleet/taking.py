@@ -78,8 +78,11 @@ class Taker:
     measured: Callable[[Place], bool] = lambda place: True  # whether an attempt got the job on (F17)
     on_deadline: Callable[[float], None] | None = None  # hears of the claim's deadline, as of now (F19)
 
-    def take(self, job: Job) -> Taken | Shortage | Miss:
-        """Take a job with its slots, or nothing; an `UnansweredError` of a read passes."""
+    def take(self, job: Job, *, indexed: bool = True) -> Taken | Shortage | Miss:
+        """Take a job with its slots, or nothing; an `UnansweredError` of a read passes.
+
+        `indexed` is whether the last look at the queue saw an index of the job.
+        """
         key = self.keys.claim(job.id)
         now = lease.seen(self.store.get(key))
         if not lease.takeable(now, self.terms, self.owner):
@@ -89,7 +92,7 @@ class Taker:
             return won
         claim = Holding(key, self.owner, self.store, self.runtime, self.terms, self.on_deadline)
         try:
-            miss = self._take_claim(job, claim, now)
+            miss = self._take_claim(job, claim, now, indexed)
         except UnansweredError:
             self.slots.give_back(won.holdings)
             raise
@@ -98,11 +101,11 @@ class Taker:
         self.slots.give_back([claim, *won.holdings])
         return miss
 
-    def _take_claim(self, job: Job, claim: Holding, now: Seen | None) -> Miss | None:
+    def _take_claim(self, job: Job, claim: Holding, now: Seen | None, indexed: bool) -> Miss | None:
         """Where there is no claim its remains are looked at first, by whoever has the slots and nobody else."""
         last_attempt, generation, barren = 0, 0, 0
         if now is None:
-            found = completion.remains(self.store, self.keys, job.id)
+            found = completion.remains(self.store, self.keys, job.id, indexed=indexed)
             if found.index is not None:
                 completion.restore(self.store, self.keys, job.id, found.index, self.runtime, self.terms)
                 return Miss.RESTORED

@@ -37,6 +37,7 @@ logger = logging.getLogger(__name__)
 _REPETITION = re.compile(rf"/{CHECKPOINT}/([^/]+\.rep-\d+)(?:\.g\d+-a\d+(?:-\d+)?)?\.json$")
 
 ENVIRONMENT = "environment.json"
+STORED = ".stored.jsonl"  # of an attempt's folder: what S3 has of it, by the run and by uploads
 CONCURRENT = 8  # files at once
 TRIES = 4  # of an upload whose place was written meanwhile; botocore owns the tries after errors
 _MOVED = {"PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey", "412", "409", "404"}
@@ -59,6 +60,13 @@ class _Environment(msgspec.Struct, frozen=True):
 
     manifest_sha256: str
     worker_version: str
+
+
+class _Stored(msgspec.Struct, frozen=True):
+    """A file of an attempt that S3 has."""
+
+    name: str
+    etag: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,14 +116,18 @@ class Transfer:
     def upload(self, place: Place, names: Sequence[str] | None = None) -> Sequence[Record]:
         """See `Results.upload`. Files are read as they are at that moment, whole: logs of an attempt fit into memory.
 
-        Each write demands what the last look showed, so that an upload that stalled cannot land over a newer one
-        (S26, S42).
+        What S3 has the folder itself knows; nobody else writes there. Each write demands that, so that an upload that
+        stalled cannot land over a newer one (S26, S42); where it was wrong the refusal tells.
         """
         folder = self.directory.attempt(place)
-        there = self._there(place)
         with _transferring(f"upload {_named(place)}"):
+            there = _stored(folder)
             wanted = sorted(_files(folder)) if names is None else names
-            return side_by_side(lambda name: self._send(place, folder, name, there.get(name)), wanted, CONCURRENT)
+            records = side_by_side(lambda name: self._send(place, folder, name, there.get(name)), wanted, CONCURRENT)
+            there |= {name: record.etag for name, record in zip(wanted, records, strict=True)}
+            lines = (msgspec.json.encode(_Stored(name, etag)) + b"\n" for name, etag in there.items())
+            (folder / STORED).write_bytes(b"".join(lines))
+            return records
 
     def measured(self, place: Place) -> bool:
         """See `Results.measured`. One listing of the generation; names of records tell, whatever they say."""
@@ -202,6 +214,17 @@ def contained(name: str) -> bool:
     """Whether a name, taken as a path, stays in its folder on any system (S47)."""
     parts = name.split("/")
     return "\\" not in name and "\0" not in name and all(part not in ("", ".", "..") for part in parts)
+
+
+def _stored(folder: Path) -> dict[str, str]:
+    """ETags of what S3 is known to have, by name. A line that a dying process left half-written is of no use."""
+    there = {}
+    with contextlib.suppress(FileNotFoundError):
+        for line in (folder / STORED).read_bytes().splitlines():
+            with contextlib.suppress(msgspec.DecodeError):
+                one = msgspec.json.decode(line, type=_Stored)
+                there[one.name] = one.etag
+    return there
 
 
 def _files(folder: Path) -> Iterator[str]:

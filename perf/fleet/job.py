@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -28,7 +29,7 @@ from tests.simulation.world import World
 
 KEYS = QueueKeys("q")
 LEASE_SECONDS = 600.0
-MORE_FILES = 3  # that the simulation does not write: log, and the summary as CSV and Markdown
+MORE_FILES = 3  # that the simulation does not write: log, and the summary as CSV and Markdown; a test counts real ones
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,9 +38,9 @@ class Counted:
 
     trials: int
     slots: int
-    coordination: int  # claim, slots, index, and what remains of earlier attempts
+    coordination: int  # claim, slots, index, and a look for earlier attempts
     records: int  # written before and after trials
-    files: int  # everything else of the attempt: listings, logs, report and summary
+    files: int  # everything else of the attempt: environment, events, trials, log and summary
     renewals: int
 
     @property
@@ -63,7 +64,7 @@ def count(repetitions: int, slots: int) -> Counted:
     world.run(repetitions * 200.0 + 2000.0)
     if not server.is_done(job.id):
         raise RuntimeError("the job is not done")
-    return _counted(told, repetitions + 1, slots)
+    return counted(told, repetitions + 1, slots, unseen=MORE_FILES)
 
 
 def _publish(server: Server) -> None:
@@ -96,7 +97,8 @@ def _launch(world, server, plans, job, queries, group, told) -> CountedInstance:
     return instance
 
 
-def _counted(told: list[tuple[str, str]], trials: int, slots: int) -> Counted:
+def counted(told: Sequence[tuple[str, str]], trials: int, slots: int, *, unseen: int = 0) -> Counted:
+    """Take apart what a worker asked, verb and key of each request, around its one job; `unseen` files come on top."""
     claim = KEYS.claim("job")
     first = told.index(("GET", claim))
     last = max(number for number, (verb, key) in enumerate(told) if area(key) in ("slots", "done") and verb == "PUT")
@@ -105,16 +107,15 @@ def _counted(told: list[tuple[str, str]], trials: int, slots: int) -> Counted:
     leases = [one for one in during if area(one[1]) in ("claims", "slots")]
     puts = sum(verb == "PUT" for verb, _ in leases)
     renewals = puts - 2 * (1 + slots)  # but for taking and ending each
-    remains = [one for one in during if one in {("LIST", KEYS.results("job")), ("GET", KEYS.index("job"))}]
     index = sum(area(key) == "done" for _, key in during)
     checkpoints = sum("/checkpoint/" in key for verb, key in during if verb == "PUT")
     results = sum(area(key) == "results" for _, key in during)
-    first_look = min(1, len(remains))
+    first_look = min(1, during.count(("LIST", KEYS.results("job"))))
     return Counted(
         trials=trials,
         slots=slots,
         coordination=len(leases) - renewals + index + first_look,
         records=checkpoints,
-        files=results - checkpoints - first_look + MORE_FILES,
+        files=results - checkpoints - first_look + unseen,
         renewals=renewals,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +17,7 @@ from longhaul.fleet.directory import Directory
 from longhaul.fleet.keys import Attempt, Place, QueueKeys
 from longhaul.fleet.location import Location
 from longhaul.fleet.results import AlienAttemptError, TransferError
-from longhaul.fleet.transfer import CONFIG, Transfer, contained
+from longhaul.fleet.transfer import CONFIG, STORED, Transfer, contained
 from tests.contract.store.faults import Faults
 
 PLACE = Place(job="job", attempt=Attempt(generation=1, number=2))
@@ -92,18 +93,28 @@ def test_what_was_uploaded_is_downloaded(transfer: Transfer, tmp_path: Path) -> 
 
 def test_s18_only_what_s3_lacks_is_sent(transfer: Transfer, inject: Callable[..., Faults]) -> None:
     """S18: records that the orchestrator stored are not sent again; what grew is."""
-    _store(transfer, "checkpoint/a.rep-0.json", b"{}")
-    for name, body in {"checkpoint/a.rep-0.json": b"{}", "log.txt": b"one", "trials.jsonl": b"t"}.items():
+    for name in ("a.rep-0", "a.rep-1"):
+        _store(transfer, f"checkpoint/{name}.json", b"{}")
+    files = {
+        "checkpoint/a.rep-0.json": b"{}",
+        "checkpoint/a.rep-1.json": b"{}",
+        "log.txt": b"one",
+        "trials.jsonl": b"t",
+    }
+    for name, body in files.items():
         _write(transfer, name, body)
+    etag = hashlib.md5(b"{}", usedforsecurity=False).hexdigest()
+    told = [json.dumps({"name": f"checkpoint/{name}.json", "etag": etag}) for name in ("a.rep-0", "a.rep-1")]
+    _write(transfer, STORED, f"{told[0]}\n{told[1][:-9]}".encode())  # the run was killed while it wrote down the second
     sent = inject()
     first = transfer.upload(PLACE)
-    assert sent.attempts == 1 + 2, "a listing and two files"
+    assert sent.attempts == 2 + 2, "two files; and one that turns out to be there"
     _write(transfer, "log.txt", b"one two")
     sent.attempts = 0
-    second = transfer.upload(PLACE, ["log.txt", "checkpoint/a.rep-0.json"])
-    assert sent.attempts == 1 + 1
+    second = transfer.upload(PLACE, ["log.txt", "checkpoint/a.rep-0.json", "checkpoint/a.rep-1.json"])
+    assert sent.attempts == 1
     assert _stored(transfer, "log.txt") == b"one two"
-    assert second[1] == first[0]
+    assert second[1:] == first[:2]
     with pytest.raises(TransferError, match="nothing-of-that-name"):
         transfer.upload(PLACE, ["nothing-of-that-name"])
 
@@ -136,7 +147,7 @@ def test_s26_a_stalled_upload_does_not_land_over_a_newer_one(transfer: Transfer)
 def test_an_upload_whose_answer_is_lost_stands(transfer: Transfer, inject: Callable[..., Faults], fault: str) -> None:
     """S49: botocore's second try is refused because the first was carried out."""
     _write(transfer, "log.txt", b"one")
-    inject(None, fault)
+    inject(fault)
     (record,) = transfer.upload(PLACE)
     head = transfer.client.head_object(Bucket="fleet", Key=transfer.location.prefix + record.key)
     assert head["ETag"].strip('"') == record.etag

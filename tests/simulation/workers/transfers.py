@@ -6,6 +6,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+import msgspec
+
+from longhaul.benchmark.attempts import Named
+from longhaul.benchmark.checkpoint import STORED
 from longhaul.fleet.errors import UnansweredError
 from longhaul.fleet.keys import Place, QueueKeys
 from longhaul.fleet.lease import Record
@@ -43,11 +47,17 @@ class Transfers:
         self._instance.disk[place] = folder
 
     def upload(self, place: Place, names: Sequence[str] | None = None) -> Sequence[Record]:
-        """See `Results.upload`. Each write demands what the listing showed (S26)."""
+        """See `Results.upload`. Each write demands what the folder knows of S3 (S26)."""
         prefix = self._keys.attempt(place.job, place.attempt)
-        there = self._list(prefix)
         folder = self._instance.folder(place)
-        return [self._send(prefix + name, folder[name], there.get(prefix + name)) for name in names or sorted(folder)]
+        known = [msgspec.json.decode(line, type=Named) for line in folder.get(STORED, b"").splitlines()]
+        there = {one.name: one.etag for one in known}
+        wanted = names or sorted(name for name in folder if name != STORED)
+        records = [self._send(prefix + name, folder[name], there.get(name)) for name in wanted]
+        there |= {name: record.etag for name, record in zip(wanted, records, strict=True)}
+        lines = (msgspec.json.encode(Named(name=name, etag=etag)) + b"\n" for name, etag in there.items())
+        folder[STORED] = b"".join(lines)
+        return records
 
     def measured(self, place: Place) -> bool:
         """See `Results.measured`."""

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from longhaul.benchmark import checkpoint
+from longhaul.benchmark.attempts import etag_of
 from longhaul.benchmark.checkpoint import Outcome, Record, Times, Trials
 from longhaul.benchmark.errors import StoreError
 from longhaul.benchmark.jobs import Plan, plan, plan_of
@@ -70,7 +71,7 @@ class Host:
         """Of `Local`."""
         self.files[name] = self.files.get(name, b"") + line + b"\n"
 
-    def put(self, name: str, body: bytes) -> None:
+    def put(self, name: str, body: bytes) -> str:
         """Of `Remote`."""
         self.now += 0.1
         if self.refuse(name):
@@ -78,6 +79,7 @@ class Host:
             raise StoreError("503")
         self.log.append(f"put {name}")
         self.stored[name] = body
+        return etag_of(body)
 
     def run(self, assignment: Assignment) -> Measured:
         """Of `Executor`."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 
 import pytest
 
+from longhaul.benchmark import checkpoint
 from longhaul.benchmark.checkpoint import Kind, Outcome, Record
 from longhaul.benchmark.orchestrator import FAILED, INTERRUPTED, MOST_REPEATS, STOPPED, SUCCEEDED, Assignment, Measured
 from tests.unit.benchmark.doubles import CONFIG, Host, events_of, plan_for, records_of, succeed, trials_of
@@ -43,6 +45,8 @@ def test_warm_ups_then_rounds_and_every_record_is_stored() -> None:
             f"put checkpoint/{trial}.json",
         ]
     assert {name: host.files[name] for name in host.stored} == host.stored
+    known = [json.loads(line)["name"] for line in host.files[checkpoint.STORED].splitlines()]
+    assert known == list(host.stored), "nobody need ask S3 what it has"
     assert len(host.files["trials.jsonl"].splitlines()) == 10
 
 

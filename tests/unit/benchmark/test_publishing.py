@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from longhaul.benchmark.attempts import FolderSource, read
-from longhaul.benchmark.checkpoint import Outcome
+from longhaul.benchmark.checkpoint import STORED, Outcome
 from longhaul.benchmark.errors import ReportError
 from longhaul.benchmark.publishing import publish, summaries
 from longhaul.fleet.keys import Attempt
@@ -46,6 +46,35 @@ def test_s71_a_done_jobs_report_is_what_it_was(tmp_path: Path) -> None:
     assert after.cases == before.cases
     assert len(after.late) == 4
     assert before.late == ()
+
+
+def test_a_first_attempt_is_reported_from_what_s3_said_that_it_stored(tmp_path: Path) -> None:
+    """F20, I3: nobody else can have left anything, so nothing is listed; what differs here is fetched."""
+    there, here = tmp_path / "s3/j", tmp_path / "host/j"
+    for job in (there, here):
+        store(job, record(0, 1), record(1, 1))
+    output = here / "g0/attempt-1"
+    known = [one for one in FolderSource(there).list() if "rep-0" in one.name]
+    lines = [msgspec.json.encode({"name": one.name.removeprefix("g0/attempt-1/"), "etag": one.etag}) for one in known]
+    (output / STORED).write_bytes(b"\n".join(lines) + b"\n")
+    for path in output.glob("checkpoint/*rep-0*"):
+        path.write_bytes(b"half")
+    attempt = Attempt(generation=0, number=1)
+    merged = publish(
+        ONE, FolderSource(there), generations=range(1), attempt=attempt, output=output, key_prefix="results/j/"
+    )
+    assert [(one.key, one.etag) for one in merged.records] == [(f"results/j/{one.name}", one.etag) for one in known]
+    assert len(known) == 2
+
+
+def test_later_attempts_are_reported_from_all_that_is_there(tmp_path: Path) -> None:
+    """F20: whatever the last one knows of its own."""
+    job = tmp_path / "j"
+    store(job, record(0, 1), record(1, 2))
+    (job / "g0/attempt-2" / STORED).write_bytes(b"")
+    completed(job, range(1), Attempt(generation=0, number=2))
+    merged = msgspec.json.decode((job / "g0/attempt-2/merged.json").read_bytes(), type=Merged)
+    assert len(merged.records) == 4
 
 
 def test_a_requeue_starts_afresh_unless_told(tmp_path: Path) -> None:

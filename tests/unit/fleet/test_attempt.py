@@ -30,8 +30,7 @@ def scene() -> Scene:
 def second() -> Scene:
     """A job of which there is an attempt, given back."""
     scene = Scene()
-    put_lease(scene.store, scene.claim, body(OTHER, State.RELEASED, attempt=1))
-    scene.results.there = [EARLIER]
+    scene.begun(EARLIER)
     return scene
 
 
@@ -42,8 +41,9 @@ def in_time(scene: Scene) -> bool:
 
 # ---- F10, F11: the way to a measured job -----------------------------------------------------------------------------
 def test_a_first_attempt_runs_at_once(scene: Scene) -> None:
-    """F10: with nothing to fetch and nothing to stop."""
+    """F10: with nothing to look for, to fetch or to stop."""
     ending = scene.attempt()
+    assert not scene.happened("list")
     assert (ending.how, ending.quarantine) == (How.DONE, None)
     assert scene.happened("run 1")
     assert not scene.happened("quiesce")
@@ -108,7 +108,7 @@ def test_s6_a_notice_while_earlier_queries_are_stopped(second: Scene) -> None:
 def test_s6_a_notice_is_looked_for_once_more_before_the_run() -> None:
     """S6, F10: it came a moment ago, and the next look is far."""
     scene = Scene(look_seconds=3000)
-    scene.notice_at(1)
+    scene.notice_at(0.2)
     assert scene.attempt(until=5000).how is How.HANDED_OVER
     assert not scene.happened("run")
 
@@ -128,6 +128,7 @@ def test_s14_a_transfer_that_fails_is_tried_again(second: Scene, error: Exceptio
     second.results.errors["download"] = [error] * 3
     assert second.attempt().how is How.DONE
     again = Scene()
+    again.begun(EARLIER)
     again.results.errors["list"] = [error] * 20
     ending = again.attempt()
     assert ending.how is How.GIVEN_UP
@@ -135,11 +136,11 @@ def test_s14_a_transfer_that_fails_is_tried_again(second: Scene, error: Exceptio
     assert again.store.lease(again.claim).state is State.RELEASED
 
 
-def test_a_transfer_that_hangs_is_given_up(scene: Scene) -> None:
+def test_a_transfer_that_hangs_is_given_up(second: Scene) -> None:
     """L4: renewing for ever is no progress."""
-    scene.results.hangs.add("list")
-    assert scene.attempt().how is How.GIVEN_UP
-    assert scene.when("end") < 2000
+    second.results.hangs.add("list")
+    assert second.attempt().how is How.GIVEN_UP
+    assert second.when("end") < 2000
 
 
 def test_the_run_hears_of_every_deadline(scene: Scene) -> None:

@@ -98,7 +98,7 @@ def test_s32_i1_a_run_is_killed_before_the_deadline_while_s3_hangs() -> None:
 def test_s6_a_notice_while_a_download_hangs() -> None:
     """S6, S37: nobody waits for it."""
     one = scene()
-    one.results.there = [Place(job="job", attempt=Attempt(generation=0, number=9))]
+    one.begun(Place(job="job", attempt=Attempt(generation=0, number=9)))
     one.results.hangs.add("download")
     one.notice_at(0.3)
     ending, seconds = ended(one)

@@ -116,6 +116,18 @@ def test_an_end_is_believed_with_its_summary(store: MemoryStore) -> None:
     assert left.index.completion == END
 
 
+def test_an_index_is_looked_for_where_there_may_be_one(store: MemoryStore) -> None:
+    """F2, F7: a listing saw it, or somebody left results since that listing. Of all other jobs there is none."""
+    store.store(SUMMARY, b"{}")
+    left = remains(store)
+    assert completion.remains(store, QUEUE, "job", indexed=False) == left
+    del store.objects[SUMMARY]
+    assert completion.remains(store, QUEUE, "job", indexed=True).last_attempt == 2
+    store.requests.clear()
+    assert completion.remains(store, QUEUE, "job", indexed=False).last_attempt == 0
+    assert store.requests == [f"LIST {QUEUE.results('job')}"]
+
+
 def test_a_stale_index_is_not_restored(store: MemoryStore) -> None:
     """S70: the job was requeued and ran since."""
     store.store(SUMMARY, b"{}")

@@ -8,7 +8,7 @@ from typing import Any
 from longhaul.fleet.attempt import Attempt, Ending
 from longhaul.fleet.control import Equipment
 from longhaul.fleet.keys import Place, QueueKeys
-from longhaul.fleet.lease import Owner, Record, Terms
+from longhaul.fleet.lease import Owner, Record, State, Terms
 from longhaul.fleet.lookout import Lookout
 from longhaul.fleet.machine import Notice, NoticeKind
 from longhaul.fleet.slots import Slots
@@ -16,7 +16,7 @@ from longhaul.fleet.surroundings import Quarantine
 from longhaul.fleet.taking import Job, Taken, Taker
 from longhaul.fleet.tasks import Waiter
 from longhaul.fleet.work import Merged, Unconfirmed
-from tests.unit.fleet.memory import ME
+from tests.unit.fleet.memory import ME, OTHER, body, put_lease
 from tests.unit.fleet.stage import Stage, StageStore
 
 QUEUE = QueueKeys("q")
@@ -207,6 +207,11 @@ class Scene(Stage):
         self.slots = Slots(count=weight, owner=ME, store=self.store, runtime=self.runtime, terms=terms)
         self.weight = weight
         self.claim = QUEUE.claim("job")
+
+    def begun(self, place: Place) -> None:
+        """There is an attempt, given back."""
+        put_lease(self.store, self.claim, body(OTHER, State.RELEASED, attempt=place.attempt.number))
+        self.results.there = [place]
 
     def taker(self, owner: Owner = ME) -> Taker:
         """Of the host's worker."""
