@@ -115,9 +115,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 Demand = Callable[[Case], int]  # API slots that a trial of the case needs, by its adapter
 
 
-def plan(text: bytes, *, demand: Demand, versions: Mapping[str, str]) -> Documents:
-    """Expand a configuration: cases at scales become jobs. `ConfigurationError` says what is wrong with it."""
-    config = read_config(text)
+def plan(text: bytes, *, demand: Demand, versions: Mapping[str, str], name: str = CONFIG) -> Documents:
+    """Expand a configuration: cases at scales become jobs. `ConfigurationError` says what is wrong with it.
+
+    `name` is what its author calls the file.
+    """
+    config = read_config(text, name)
     units = config.units()
     doubled = _doubled([unit.key for unit in units])
     if doubled:
@@ -141,28 +144,28 @@ def plan(text: bytes, *, demand: Demand, versions: Mapping[str, str]) -> Documen
     return Documents(config=config, jobs=jobs, manifest=manifest, files=files)
 
 
-def read_config(text: bytes) -> Config:
+def read_config(text: bytes, name: str = CONFIG) -> Config:
     """Parse and check a configuration."""
     try:
         config = msgspec.convert(tomllib.loads(text.decode()), Config)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
-        raise ConfigurationError(f"{CONFIG}: {error}") from error
+        raise ConfigurationError(f"{name}: {error}") from error
     run = config.run
     _check_name("run.id", run.id)
     if not config.case:
-        raise ConfigurationError(f"{CONFIG}: there is no [[case]]")
+        raise ConfigurationError(f"{name}: there is no [[case]]")
     for what, number in (
         ("run.timeout_seconds", run.timeout_seconds),
         *((f"{case.name}: timeout_seconds", case.timeout_seconds) for case in config.case),
     ):
         if number is not None and not 0 < number <= LONGEST_SECONDS:
-            raise ConfigurationError(f"{CONFIG}: {what} is {number}, it must be more than 0, a week at most")
+            raise ConfigurationError(f"{name}: {what} is {number}, it must be more than 0, a week at most")
     weighed = [(case.name, case.weight, case.api_weight) for case in config.case]
     for named, weight, api_weight in (*weighed, *((job.id, job.weight, job.api_weight) for job in config.job)):
         if weight is not None and not 0 <= weight < math.inf:
-            raise ConfigurationError(f"{CONFIG}: {named}: weight is {weight}, it must be a number, 0 or more")
+            raise ConfigurationError(f"{name}: {named}: weight is {weight}, it must be a number, 0 or more")
         if api_weight is not None and api_weight < 0:
-            raise ConfigurationError(f"{CONFIG}: {named}: api_weight is {api_weight}, it must be 0 or more")
+            raise ConfigurationError(f"{name}: {named}: api_weight is {api_weight}, it must be 0 or more")
     return config
 
 
@@ -222,7 +225,7 @@ def _job(table: JobTable, units: Sequence[Unit], run: Run, demand: Demand) -> Jo
     repetitions = run.repetitions if table.repetitions is None else table.repetitions
     if warmups < 0 or repetitions < 1:
         raise ConfigurationError(
-            f"job {table.id}: {warmups} warm-ups and {repetitions} repetitions; at least 0 and 1 it must be"
+            f"job {table.id}: {repetitions} repetitions and {warmups} warm-ups; at least 1 and 0 are wanted"
         )
     asked = [demand(unit.case) for unit in measured]  # of all, which also tells cases that could only fail
     said = [unit.case.api_weight for unit in measured]

@@ -44,7 +44,7 @@ Exit codes:
 """
 _ATTEMPT = re.compile(r"g(\d+)/attempt-(\d+)")
 _GENERATIONS = re.compile(r"(\d+)\.\.(\d+)")
-STOPPED, INTERRUPTED = 75, 130
+FAILED, STOPPED, INTERRUPTED = 1, 75, 130
 
 
 class AttemptType(click.ParamType[Attempt]):
@@ -181,13 +181,13 @@ def _stopped(error: Exception) -> int:
 def _run_here(config: Path, jobs: Sequence[str], output: Path) -> int:
     """Run jobs of a configuration, one after the other, each as a new attempt over those that are there."""
     from longhaul.benchmark import publishing, running
-    from longhaul.benchmark.checkpoint import Trials
+    from longhaul.benchmark.checkpoint import LOG, Trials
     from longhaul.benchmark.environment import versions
     from longhaul.benchmark.jobs import plan, plan_of
     from longhaul.benchmark.report import markdown_of
     from longhaul.benchmark.rounds import left
 
-    documents = plan(config.read_bytes(), demand=running.demand, versions=versions())
+    documents = plan(config.read_bytes(), demand=running.demand, versions=versions(), name=str(config))
     plans = [plan_of(documents.config, documents.jobs, job) for job in jobs or [job.id for job in documents.jobs]]
     worst = 0
     for one in plans:
@@ -203,6 +203,8 @@ def _run_here(config: Path, jobs: Sequence[str], output: Path) -> int:
                 earlier=earlier,
                 shown=_show,
             )
+            if code == FAILED:
+                say(f"what the commands of {one.job.id} said is in {folder}/g0/attempt-{number}/{LOG}")
         worst = max(worst, code)
         if code in (STOPPED, INTERRUPTED):
             say("stopped; the same command goes on where it stopped")
@@ -224,7 +226,7 @@ def _show(record: Record) -> None:
     say(f"{record.trial} {record.outcome}{took}{error}")
 
 
-@benchmark.command(epilog=QUIESCE_EPILOG)
+@benchmark.command(epilog=QUIESCE_EPILOG, short_help="Stop what attempts of a fleet may have left running.")
 @click.option("--queue-directory", type=THERE, required=True, help="Folder with the queue's documents.")
 @click.option("--job", required=True, help="Job that the attempts are of.")
 @click.option("--seconds", type=click.FloatRange(min=0), default=300.0, help="Give up after so long.  [default: 300]")
@@ -249,7 +251,7 @@ def quiesce(queue_directory: Path, job: str, seconds: float, word: Path, folders
     sys.exit(STOPPED)
 
 
-@benchmark.command(epilog=REPORT_EPILOG)
+@benchmark.command(epilog=REPORT_EPILOG, short_help="Report on what was measured.")
 @click.argument("folders", nargs=-1, type=THERE)
 @click.option(
     "--format", "form", type=click.Choice(["markdown", "json", "csv"]), default="markdown", help="Of what is printed."
@@ -287,8 +289,9 @@ def report(
         if form == "json":
             put_raw(msgspec.json.format(msgspec.json.encode(made), indent=2).decode())
         else:
-            for summary in made:
-                put_raw((markdown_of if form == "markdown" else csv_of)(summary).rstrip("\n"))
+            for number, summary in enumerate(made):
+                text = (markdown_of if form == "markdown" else csv_of)(summary).rstrip("\n")
+                put_raw(text.partition("\n")[2] if form == "csv" and number else text)  # one table has one header
         return
     if not (queue_directory and job and results and attempt and output and generations):
         raise wrong

@@ -39,7 +39,7 @@ def publish(keys: QueueKeys, config: Path, api_slots: int, results: Location | N
     A stack has one unfinished queue; workers take jobs as soon as it is published. Prints the location of the queue.
     """
     stack = stack_of(results)
-    planned = plan(config.read_bytes(), demand=running.demand, versions=versions())
+    planned = plan(config.read_bytes(), demand=running.demand, versions=versions(), name=str(config))
     documents, units = Documents.of(planned.files), planned.config.units()
     documents.check_slots(api_slots)
     trials = sum(job.repetitions * sum(job.cases.picks(unit) for unit in units) for job in planned.jobs)

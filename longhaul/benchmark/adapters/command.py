@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _PHASES = ("setup", "execute", "consume", "total")
 _KNOWN = {"command", "environment"}
 KEPT_BYTES = 1 << 20  # of the output of one trial
+LONGEST_SECONDS = 1e9  # that a command may say it took; more is no time
 
 
 class CommandAdapter:
@@ -73,13 +74,13 @@ class CommandAdapter:
             raise UnsupportedError(str(reason))
         if (reason := said.pop("error", None)) or self._exit_code != 0:
             raise FailedError(str(reason or _ended(self._exit_code)))
-        times = said.pop("times", None) or {}
+        times = _times(said.pop("times", None) or {})
         rows, checksum = said.pop("rows", None), said.pop("checksum", None)
         return Consumed(
             rows=rows if isinstance(rows, int) else None,
             checksum=None if checksum is None else str(checksum),
             values=said,
-            times={name: float(times[name]) for name in _PHASES if isinstance(times.get(name), int | float)},
+            times=times,
         )
 
     def cancel(self, queries: Sequence[str]) -> None:
@@ -98,18 +99,29 @@ class CommandAdapter:
 def _checked(parameters: Mapping[str, Any]) -> tuple[Sequence[str], Mapping[str, Any]]:
     """Command and environment; `FailedError` says what is wrong with them."""
     command, environment = parameters.get("command"), parameters.get("environment", {})
+    if unknown := sorted(parameters.keys() - _KNOWN):
+        raise FailedError(f"parameters.{unknown[0]} is unknown; there are command and environment")
     if not isinstance(command, list) or not command or not all(isinstance(word, str) for word in command):
         raise FailedError("parameters.command must be a list of texts, the program first")
     if not isinstance(environment, dict):
         raise FailedError("parameters.environment must be a table")
-    if unknown := sorted(parameters.keys() - _KNOWN):
-        raise FailedError(f"parameters.{unknown[0]} is unknown; there are command and environment")
     if any(not name or "=" in name for name in environment):
         raise FailedError("parameters.environment: a name is not empty, and has no =")
     texts = [*command, *environment, *map(str, environment.values())]
     if any("\0" in text for text in texts):
         raise FailedError("parameters: no program can be given a zero byte")
     return command, environment
+
+
+def _times(said: Any) -> Mapping[str, float]:
+    """Those that a command may give; `FailedError` if they are no times, which would spoil the report."""
+    if not isinstance(said, dict):
+        raise FailedError(f"its last line says times = {said!r}, which is no object of seconds")
+    times = {name: said[name] for name in _PHASES if said.get(name) is not None}
+    for name, seconds in times.items():
+        if not isinstance(seconds, int | float) or not 0 <= seconds < LONGEST_SECONDS:
+            raise FailedError(f"its last line says times.{name} = {seconds!r}, which is no number of seconds")
+    return {name: float(seconds) for name, seconds in times.items()}
 
 
 def _file() -> IO[bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import json
 import os
@@ -288,6 +289,8 @@ def test_a_laptop_needs_nothing_but_a_configuration(tmp_path: Path) -> None:
     first = laptop(tmp_path, "run", "cases.toml")
     assert first.returncode == 1, first.stderr
     assert first.stdout.count("Failed: exit code 3 (repetitions 0, 1, 2)") == 2
+    logs = [line.rpartition(" is in ")[2] for line in first.stderr.splitlines() if " is in " in line]
+    assert [(tmp_path / log).is_file() for log in logs] == [True, True], "which says where to look"
     flag.touch()
     second = laptop(tmp_path, "run", "cases.toml")
     assert second.returncode == 0, second.stderr
@@ -296,6 +299,8 @@ def test_a_laptop_needs_nothing_but_a_configuration(tmp_path: Path) -> None:
     assert third.returncode == 0
     assert "rep-0" not in third.stderr
     assert sorted(path.name for path in tmp_path.glob("results/*/g0/*")) == [*["attempt-1"] * 2, *["attempt-2"] * 2]
+    table = list(csv.DictReader(laptop(tmp_path, "report", "results", "--format", "csv").stdout.splitlines()))
+    assert [(row["scale"], row["n"]) for row in table] == [("1", "3"), ("2", "3")], "one header for all jobs"
     said = json.loads(laptop(tmp_path, "report", "results", "--json").stdout)
     assert [(one["successful"], one["failed"], one["superseded"]) for one in said] == [(3, 0, 3)] * 2
     (first_attempt,) = tmp_path.glob("results/*.1/g0/attempt-1")

@@ -92,10 +92,17 @@ def test_a_wrong_configuration_is_refused(config: str, words: str) -> None:
         planned(config)
 
 
+def test_a_configuration_is_called_what_its_author_calls_it() -> None:
+    """B6, R22: a queue's own is `config.toml`, whatever it was made of."""
+    with pytest.raises(ConfigurationError, match=r"^mine\.toml: .*colour"):
+        plan((HEAD + case("a", "colour = 3")).encode(), demand=running.demand, versions={}, name="mine.toml")
+
+
 @pytest.mark.parametrize(
     ("parameters", "words"),
     [
-        ("comand = ['true']", "case 'a': parameters.command must be a list of texts"),
+        ("comand = ['true']", "case 'a': parameters.comand is unknown; there are command and environment"),
+        ("environment = {}", "case 'a': parameters.command must be a list of texts"),
         ("command = ['true'], colour = 3", "case 'a': parameters.colour is unknown"),
         ("command = ['true'], environment = 'A=B'", "environment must be a table"),
         ("command = ['true'], environment = { 'A=B' = '1' }", "a name is not empty, and has no ="),

@@ -176,7 +176,10 @@ def test_a_command_that_cannot_be_run_fails(executor: TrialProcesses, parameters
     [
         ('{"x": NaN}', "cannot be recorded"),
         ('{"x": 1e999}', "cannot be recorded"),
-        ('{"times": {"total": -Infinity}}', "cannot be recorded"),
+        ('{"times": {"total": -Infinity}}', "times.total = -inf, which is no number of seconds"),
+        ('{"times": {"setup": null, "total": -5}}', "times.total = -5, which is no number of seconds"),
+        ('{"times": {"total": "fast"}}', "times.total = 'fast', which is no number of seconds"),
+        ('{"times": 3}', "times = 3, which is no object of seconds"),
         ('{"error": "\\\\ud800"}', "cannot be recorded"),
         ('{"x": ' + "[" * 5000 + "]" * 5000 + "}", None),
         ('{"x": ' + "[" * 980 + "]" * 980 + "}", "what the trial"),
