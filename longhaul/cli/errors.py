@@ -27,6 +27,7 @@ from longhaul.reimport.errors import InvalidArgumentError, ReimportError
 FAILED, BAD_ARGUMENT, BAD_ENVIRONMENT = 1, 2, 3
 
 _SIGN_IN = "sign in (`aws sso login`, or set AWS_PROFILE) and try again"
+_SANDBOX = 'eval "$(longhaul sandbox env)"'
 _SIGN_IN_CODES = {
     "ExpiredToken",
     "ExpiredTokenException",
@@ -77,6 +78,9 @@ def _explain_answer(error: ClientError) -> Problem:
         return Problem(message=f"{what}; {_SIGN_IN}", exit_code=BAD_ENVIRONMENT)
     if code in _DENIED_CODES:
         return Problem(message=f"{what}; your role may not do this here", exit_code=BAD_ENVIRONMENT)
+    if code == "NoSuchBucket":
+        bucket = error.response.get("Error", {}).get("BucketName", "")  # S3 says it, botocore's types do not know
+        what = f"{what} {bucket}".rstrip()
     detail = error.response.get("Error", {}).get("Message", "")
     return Problem(message=f"{what}: {detail}" if detail else what, exit_code=FAILED)
 
@@ -90,7 +94,8 @@ def _explain_client(error: BotoCoreError) -> Problem:
         error,
         NoCredentialsError | PartialCredentialsError | SSOError | TokenRetrievalError | UnauthorizedSSOTokenError,
     ):
-        return Problem(message=f"no usable AWS credentials ({error}); {_SIGN_IN}", exit_code=BAD_ENVIRONMENT)
+        remedy = f"{_SIGN_IN}; for the sandbox: {_SANDBOX}"
+        return Problem(message=f"no usable AWS credentials ({error}); {remedy}", exit_code=BAD_ENVIRONMENT)
     if isinstance(error, EndpointConnectionError | ConnectTimeoutError):
         remedy = "check the network and AWS_REGION; `longhaul sandbox status` if it is the sandbox"
         return Problem(message=f"{error}; {remedy}", exit_code=BAD_ENVIRONMENT)

@@ -44,6 +44,7 @@ Exit codes:
    0  nothing is left to do here; with --terminate-host the host has been retired
    1  it could not begin, or failed: it says why; started again, it goes on
    2  a wrong argument, or another worker works in the directory or on the instance
+   3  the environment: no credentials, or S3 cannot be reached
   75  queries of this host are not confirmed to have stopped: the host is kept, start the worker again
   76  the host was interrupted and has handed over; it is not retired
 """

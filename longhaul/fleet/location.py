@@ -28,8 +28,10 @@ class Location:
         scheme, _, rest = text.strip().partition("://")
         bucket, _, prefix = rest.partition("/")
         parts = prefix.rstrip("/").split("/") if prefix.rstrip("/") else []
-        if scheme != "s3" or not _BUCKET.fullmatch(bucket):
+        if scheme != "s3":
             raise IllegalLocationError(f"{text!r} is no location of results: s3://bucket/prefix/ is wanted")
+        if not _BUCKET.fullmatch(bucket):
+            raise IllegalLocationError(f"{text!r} is no location of results: no bucket can be called {bucket!r}")
         if not all(_PART.fullmatch(part) and part not in (".", "..") for part in parts):
             raise IllegalLocationError(f"{text!r} is no location of results: {prefix!r} cannot be a prefix of keys")
         return cls(bucket=bucket, prefix="".join(f"{part}/" for part in parts))

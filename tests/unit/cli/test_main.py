@@ -47,6 +47,7 @@ def test_a_broken_group_breaks_no_other() -> None:
         (RefusedError(), 1, "state"),
         (EnvironmentProblemError("no sandbox"), 3, "no sandbox"),
         (NoCredentialsError(), 3, "aws sso login"),
+        (NoCredentialsError(), 3, "longhaul sandbox env"),
         (NoRegionError(), 3, "AWS_REGION"),
         (ProfileNotFound(profile="x"), 3, "AWS_PROFILE"),
         (EndpointConnectionError(endpoint_url="https://x"), 3, "check the network"),

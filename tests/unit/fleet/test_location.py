@@ -32,6 +32,12 @@ def test_what_is_none(text: str) -> None:
         Location.parse(text)
 
 
+def test_a_bucket_that_cannot_be_is_named() -> None:
+    """R22: such as one that looks just like what is wanted."""
+    with pytest.raises(IllegalLocationError, match="no bucket can be called 'x'"):
+        Location.parse("s3://x/prefix/")
+
+
 @pytest.mark.parametrize("prefix", ["..", "a/../b", "a/./b", "a b", "a\\b", "ü"])
 def test_prefixes_that_keys_could_not_have(prefix: str) -> None:
     """I9: what could climb, or be taken apart otherwise."""

@@ -61,7 +61,7 @@ def test_publish_and_look(fleet: Fleet, stack: Stack, config: Path) -> None:
         (("q",), 2, "--api-slots"),
         (("../q", "--api-slots", 2), 2, "cannot be part of a key"),
         (("q", "--api-slots", 2, "--results", "bucket/x"), 2, "s3://bucket/prefix/"),
-        (("q", "--api-slots", 2, "--results", "s3://no-such-bucket/x"), 1, "NoSuchBucket"),
+        (("q", "--api-slots", 2, "--results", "s3://no-such-bucket/x"), 1, "NoSuchBucket no-such-bucket: "),
     ],
 )
 def test_what_is_wrong_is_said_in_a_line(
