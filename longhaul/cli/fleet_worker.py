@@ -45,7 +45,8 @@ Exit codes:
    1  it could not begin, or failed: it says why; started again, it goes on
    2  a wrong argument, or another worker works in the directory or on the instance
    3  the environment: no credentials, or S3 cannot be reached
-  75  queries of this host are not confirmed to have stopped: the host is kept, start the worker again
+  75  this host takes nothing for now: queries of it are not confirmed to have stopped, or two attempts in a row
+      failed for a fault of its own, which the last line names: mend that, start the worker again
   76  the host was interrupted and has handed over; it is not retired
 """
 

@@ -52,6 +52,7 @@ class Ending:
     how: How
     quarantine: Quarantine | None = None  # what has to be settled before this host takes anything (I5)
     why: str = ""
+    fault: str | None = None  # of the host alone, for which the attempt was given up
 
 
 class Attempt:
@@ -67,6 +68,7 @@ class Attempt:
         self._to_settle: tuple[Place, ...] = ()  # attempts whose queries may run
         self._unconfirmed: Unconfirmed | None = None  # that quiescing them did not confirm
         self._started = self._measuring = False  # whether it ever ran, and whether it runs
+        self._fault: str | None = None
 
     def run(self) -> Ending:
         """From the first renewal to the last slot given back."""
@@ -91,6 +93,7 @@ class Attempt:
             why = str(halted)
         except (FleetError, OSError) as error:
             why = f"{type(error).__name__}: {error}"
+            self._fault = why if isinstance(error, OSError) else None  # transfers say what failed in types of their own
         logger.warning("attempt %s of %s ends: %s", self._place.attempt.number, self._place.job, why)
         try:
             return self._give_up(why)
@@ -116,7 +119,11 @@ class Attempt:
         record = Quarantine(places=(place,), unconfirmed=Unconfirmed(queries=(), prefixes=()))
         control.call("putting the run on record", partial(self._equipment.journal.write, record), JOURNAL_SECONDS)
         self._to_settle, self._started, self._measuring = (place,), True, True
-        code = control.run(lambda wake: work.run(place, earlier, on_exit=wake))
+        try:
+            code = control.run(lambda wake: work.run(place, earlier, on_exit=wake))
+        except OSError:
+            self._to_settle, self._started, self._measuring = (), False, False  # it never began
+            raise
         self._measuring = False
         if code == UNSTORED:
             raise GivenUpError("records could not be stored")
@@ -217,7 +224,7 @@ class Attempt:
         """Slots back, side by side (S76), once the claim is not ours any more."""
         self.watch.stop()
         self._equipment.slots.give_back(self.watch.slots)
-        return Ending(how=how, quarantine=self._left(), why=why)
+        return Ending(how=how, quarantine=self._left(), why=why, fault=self._fault)
 
     def _leave_alone(self, why: str, how: How = How.GIVEN_UP) -> Ending:
         """Something that was killed lives: others may have claim and slots only once they expire (I1, I4, I5)."""

@@ -40,6 +40,11 @@ class Directory:
         return self.root / "quarantine.json"
 
     @property
+    def probe(self) -> Path:
+        """Written and removed, to see that the disk takes it."""
+        return self.root / "probe"
+
+    @property
     def rehearsal(self) -> Path:
         """While this file is there, the host is as good as interrupted (F12)."""
         return self.root / "interruption-notice"

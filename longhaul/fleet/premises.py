@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client
 
 
+PROBE_BYTES = 1_000_000  # more than the records and logs of most attempts
+
+
 @dataclass(frozen=True, kw_only=True)
 class QueueOnHost:
     """The `Queue` of a worker: read from S3, its documents laid into the directory."""
@@ -91,6 +94,15 @@ class DiskJournal:
         else:
             write(path, msgspec.json.encode(quarantine))
 
+    def check(self) -> None:
+        """See `Journal.check`."""
+        path = self.directory.probe
+        try:
+            write(path, bytes(PROBE_BYTES))
+        finally:
+            for left in (path, _new(path)):
+                left.unlink(missing_ok=True)
+
     def clear_rehearsal(self) -> None:
         """See `Journal.clear_rehearsal`."""
         self.directory.rehearsal.unlink(missing_ok=True)
@@ -98,13 +110,17 @@ class DiskJournal:
 
 def write(path: Path, body: bytes) -> None:
     """Write a file that is whole or as it was, whenever the host loses its power, and is there afterwards."""
-    new = path.with_name(f".{path.name}.new")
+    new = _new(path)
     with new.open("wb") as file:
         file.write(body)
         file.flush()
         os.fsync(file.fileno())
     new.replace(path)
     _sync(path.parent)
+
+
+def _new(path: Path) -> Path:
+    return path.with_name(f".{path.name}.new")
 
 
 def _sync(folder: Path) -> None:

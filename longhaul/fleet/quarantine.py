@@ -1,4 +1,4 @@
-"""Queries that may still run: put on record, and settled before the host takes anything again (F14, I5)."""
+"""What keeps a host from taking anything: queries that may still run, or a disk that keeps nothing (F14, I5)."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from longhaul.fleet.work import Work
 logger = logging.getLogger(__name__)
 
 SETTLE_SECONDS = 60.0  # between two tries
+CHECK_SECONDS = 30.0  # that a megabyte may take to the disk
 
 
 class Custody:
@@ -56,6 +57,21 @@ class Custody:
             logger.error("the quarantine cannot be written: %s", error)
             return False
         return True
+
+    def fault(self) -> str | None:
+        """Why this host could not keep what is measured; None if it could."""
+        try:
+            self._aside.call("looking at the disk", self._journal.check, CHECK_SECONDS)
+        except (FleetError, OSError) as error:
+            return f"{type(error).__name__}: {error}"
+        return None
+
+    def wait_until_fit(self) -> None:
+        """Return once the host's disk takes what an attempt writes; looked at every minute without end (F14)."""
+        while (fault := self.fault()) is not None:
+            logger.error("nothing can be measured here: %s; once that is mended this worker goes on", fault)
+            self._keeper.record(Doing.QUARANTINED, why=fault)
+            self._wait()
 
     def _confirmed(self, quarantine: Quarantine) -> bool:
         try:

@@ -55,7 +55,7 @@ class HostRecord:
     started: datetime  # by the host's wall clock, to be read by people; how old a record is its LastModified says
     job: str | None = None
     quarantine: Unconfirmed | None = None
-    why: str | None = None  # it ended
+    why: str | None = None  # it ended, or measures nothing
 
 
 class Hosts(Protocol):
@@ -84,6 +84,9 @@ class Journal(Protocol):
 
     def write(self, quarantine: Quarantine | None) -> None:
         """Keep it, so that it is there even if the host loses its power now; None clears it."""
+
+    def check(self) -> None:
+        """See whether the disk takes what an attempt writes: an OSError says why not."""
 
     def clear_rehearsal(self) -> None:
         """Remove a rehearsal's notice of the past (S20)."""

@@ -27,6 +27,7 @@ logger = logging.getLogger(__name__)
 
 RETIRED, QUARANTINED, INTERRUPTED = 0, 75, 76  # exit codes
 WAIT_SECONDS = 3600.0  # for the queue (S79)
+FAULTS = 2  # attempts in a row that a host fails for reasons of its own before it takes nothing more
 
 
 class Worker:
@@ -59,6 +60,7 @@ class Worker:
         self._keys, self._store, self._queue = keys, store, queue
         self._work, self._journal, self._runtime, self._terms = work, journal, runtime, terms
         self._terminate_host, self._wait_seconds = terminate_host, wait_seconds
+        self._faults = 0  # since a job was done here
         self._waiter = Waiter(runtime)
         self._aside = Aside(runtime, self._waiter, self.lookout)
         self._keeper = Keeper(machine, hosts, self.owner.worker, self._aside, runtime)
@@ -85,6 +87,7 @@ class Worker:
 
     def _run(self) -> int:
         self._custody.settle_what_was_left()
+        self._custody.wait_until_fit()
         published = self._published()
         if published is None:
             return RETIRED
@@ -143,13 +146,37 @@ class Worker:
         if handed_over:
             return self._leave()
         if ending.quarantine is None:
-            return None
+            return QUARANTINED if self._unfit(ending) else None
         if not kept:  # a worker that starts again would not know of it
             self._custody.settle(ending.quarantine)
             self._custody.keep(None)
             return None
         self._keeper.record(Doing.QUARANTINED, quarantine=ending.quarantine.unconfirmed, why=ending.why)
         return QUARANTINED
+
+    def _unfit(self, ending: Ending) -> bool:
+        """Whether two attempts in a row were given up for a fault of this host: another may do better (F14, F17).
+
+        Its record tells housekeeping, which replaces an instance that stays so (F21).
+        """
+        if ending.how is How.DONE:
+            self._faults = 0
+            return False
+        fault = ending.fault or self._custody.fault()
+        if fault is None:
+            return False
+        self._faults += 1
+        if self._faults < FAULTS:
+            return False
+        logger.error(
+            "%d attempts in a row ended for a fault of this host, %s: %s; mend it, then start the worker again",
+            self._faults,
+            self.owner.instance,
+            fault,
+        )
+        self._keeper.idle()
+        self._keeper.record(Doing.QUARANTINED, why=fault)
+        return True
 
     def _retire(self, why: str) -> bool:
         logger.info("nothing left to do here: %s", why)

@@ -66,3 +66,21 @@ def test_case_q16_a_job_that_kills_every_worker(fleet: Fleet) -> None:
     assert outcomes == {"poison": "abandoned", "other": "success"}
     said = fleet.run("fleet", "status", fleet.queue, "--results", fleet.results, ends=None).stdout
     assert "abandoned" in said
+
+
+@pytest.mark.timeout(100)
+def test_a_host_that_can_run_nothing_leaves_the_jobs_to_others(fleet: Fleet) -> None:
+    """F17: it fails two attempts and ends; status tells why; no job is abandoned, another host measures both."""
+    fleet.publish(config(jobs=2, repetitions=2, code="pass"))
+    sick = fleet.start("h0")
+    (sick.directory / "results").write_text("where the folders of attempts should be")
+    assert sick.process.wait(timeout=60) == 75
+    assert "attempts in a row ended for a fault of this host" in fleet.logs()
+    assert [one["attempt"] for one in fleet.objects(f"fleet/{fleet.queue}/claims/").values()] == [1, 1]
+    (host,) = fleet.objects(f"fleet/{fleet.queue}/hosts/").values()
+    assert host["doing"] == "quarantined"
+    assert "results" in host["why"]
+    fleet.start("h1")
+    fleet.wait(60)
+    claims = fleet.objects(f"fleet/{fleet.queue}/claims/").values()
+    assert [one["completion"]["outcome"] for one in claims] == ["success"] * 2

@@ -21,6 +21,14 @@ LEASES: tuple[Mutant, ...] = (
     mutant(
         "results are not looked at", "F2 S72", "taking", "found.last_attempt, found.generation", "0, found.generation"
     ),
+    mutant(
+        "an index that was written meanwhile is not looked for",
+        "F2 F7",
+        "completion",
+        "if indexed or listing.objects else None",
+        "if indexed else None",
+        "test_completion.py::test_an_index_is_looked_for_where_there_may_be_one",
+    ),
     mutant("an end is not restored", "F2 S56", "taking", "if found.index is not None:", "if False:"),
     mutant(
         "an end of an earlier generation is restored",

@@ -74,10 +74,10 @@ SCHEDULES: tuple[Mutant, ...] = (
         "what grows is uploaded while it is measured",
         "I6 S18",
         "attempt",
-        "        code = control.run(lambda wake: work.run(place, earlier, on_exit=wake))\n",
-        "        grows = partial(results.upload, place)\n"
-        '        control.start("growing", lambda: [(self._runtime.sleep(60), grows()) for _ in range(9)])\n'
-        "        code = control.run(lambda wake: work.run(place, earlier, on_exit=wake))\n",
+        "            code = control.run(lambda wake: work.run(place, earlier, on_exit=wake))\n",
+        "            grows = partial(results.upload, place)\n"
+        '            control.start("growing", lambda: [(self._runtime.sleep(60), grows()) for _ in range(9)])\n'
+        "            code = control.run(lambda wake: work.run(place, earlier, on_exit=wake))\n",
     ),
     among_workers(
         "a start is stored while its trial is measured",

@@ -148,4 +148,12 @@ TRIALS: tuple[Mutant, ...] = (
         "            clean = True\n",
         f"{BENCHMARK}test_quiesce.py::test_a_look_that_fails_confirms_nothing",
     ),
+    mutant(
+        "a later attempt reports on itself alone",
+        "F20 I7",
+        "benchmark.publishing",
+        "if attempt.number == 1 and",
+        "if",
+        f"{BENCHMARK}test_publishing.py::test_later_attempts_are_reported_from_all_that_is_there",
+    ),
 )

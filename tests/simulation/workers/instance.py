@@ -141,6 +141,9 @@ class Journal:
         """See `Journal.write`."""
         self._instance.quarantine = quarantine
 
+    def check(self) -> None:
+        """See `Journal.check`."""
+
     def clear_rehearsal(self) -> None:
         """See `Journal.clear_rehearsal`."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import resource
 from pathlib import Path
 from typing import Any, cast
 
@@ -111,6 +112,20 @@ def test_a_quarantine_that_cannot_be_written_is_an_error(tmp_path: Path) -> None
     with pytest.raises(OSError, match="quarantine"):
         journal.write(Quarantine(places=(), unconfirmed=Unconfirmed(queries=(), prefixes=())))
     assert journal.quarantine() == QUARANTINE
+
+
+def test_a_disk_that_takes_no_records(tmp_path: Path) -> None:
+    """F14: room for a small file is not enough; and nothing is left of the look."""
+    journal = DiskJournal(Directory(tmp_path))
+    journal.check()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, hard))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            journal.check()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_s20_a_rehearsal_of_the_past(tmp_path: Path) -> None:

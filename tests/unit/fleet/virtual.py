@@ -186,6 +186,11 @@ class StageJournal:
         self._stage.note("quarantine kept" if quarantine else "quarantine cleared")
         self.kept = quarantine
 
+    def check(self) -> None:
+        """See `Journal.check`."""
+        if self.errors.get("check"):
+            raise self.errors["check"].pop(0)
+
     def clear_rehearsal(self) -> None:
         """See `Journal.clear_rehearsal`."""
         self._stage.note("rehearsal cleared")
