@@ -57,7 +57,7 @@ def status(keys: QueueKeys, watch: bool, interval: float, results: Location | No
     if as_json:
         put_json(status_json(now))
     else:
-        _show(now)
+        _show(now, stack.location)
     if watch and now.failed:
         sys.exit(1)
 
@@ -90,7 +90,7 @@ def counts_line(now: QueueStatus) -> str:
     return f"{now.queue}: {counts} of {len(now.jobs):,} jobs{', paused' if now.paused else ''}"
 
 
-def _show(now: QueueStatus) -> None:
+def _show(now: QueueStatus, location: Location) -> None:
     put(counts_line(now))
     put(f"  run        {now.run_id}, published {when(now.published)}")
     states = [slot.state for slot in now.slots]
@@ -133,7 +133,8 @@ def _show(now: QueueStatus) -> None:
             ),
         )
     if now.failed:
-        say(f"`longhaul fleet requeue {now.queue} JOB` runs a failed job again.")
+        say(f"`longhaul fleet requeue {now.queue} JOB` runs a failed job again. Why it failed is below")
+        say(f"{location}fleet/{now.queue}/results/JOB/, in job-summary.md and log.txt of its last attempt.")
 
 
 def _ago(since: timedelta) -> str:

@@ -142,6 +142,7 @@ def test_status_in_both_forms(fleet: Fleet, stack: Stack, jobs: list[str]) -> No
     for words in ("1 running, 1 failed of 2 jobs", "0 of 2 taken", "g0/attempt-1", "report_error", "us-west-2b"):
         assert words in shown.stdout, shown.stdout
     assert "requeue q JOB" in shown.stderr
+    assert f"{stack.location}fleet/q/results/JOB/, in job-summary.md" in shown.stderr
 
 
 @pytest.mark.parametrize(("outcome", "code"), [(Outcome.SUCCESS, 0), (Outcome.FAILED, 1)])
