@@ -71,6 +71,22 @@ QUEUE: tuple[Mutant, ...] = (
     ),
     # ---- F7: completion
     mutant(
+        "an index is asked for that is known to be absent",
+        "F2",
+        "shift",
+        "indexed=job.id in scan.indexed)",
+        "indexed=True)",
+        "test_worker.py::test_an_index_that_no_look_saw_is_not_asked_for",
+    ),
+    mutant(
+        "a first attempt looks for earlier ones",
+        "F2 F10",
+        "attempt",
+        "if place.attempt.number == 1:",
+        "if False:",
+        "test_attempt.py::test_a_first_attempt_runs_at_once",
+    ),
+    mutant(
         "an index decides",
         "F7 S70",
         "listing",

@@ -276,6 +276,12 @@ def test_s46_a_claim_of_its_own_that_it_does_not_run_is_released(fleet: Fleet) -
     assert fleet.store.lease(QUEUE.claim("a")).attempt == 4
 
 
+def test_an_index_that_no_look_saw_is_not_asked_for(fleet: Fleet) -> None:
+    """F2: the look at the queue has just listed all of them."""
+    assert fleet.works() == RETIRED
+    assert not any(one.startswith("GET fleet/q/done/") for one in fleet.store.requests)
+
+
 def test_what_an_earlier_worker_of_the_host_left_is_anybodys_at_once(fleet: Fleet) -> None:
     """F14, L2: also where this one finds no slots for it, or is not to take anything."""
     put_lease(fleet.store, QUEUE.claim("a"), body(Owner(instance="i-1", worker="before"), attempt=3))
