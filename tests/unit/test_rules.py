@@ -1,4 +1,4 @@
-"""Every rule that code or tests cite is explained in docs/rules.md."""
+"""Every rule that code or tests cite is explained in docs/rules.md, or is a scenario of docs/scenarios.md."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,8 @@ RULE = re.compile(r"(?<![\w-])(case-[A-Z]\d\d|(?:[RWFB]\d{1,2}|[ILE]\d|S\d\d)(?=
 
 
 def test_every_cited_rule_is_explained() -> None:
-    explained = set(re.findall(r"^\| (\S+) \|", (ROOT / "docs" / "rules.md").read_text(), re.MULTILINE))
+    pages = "".join((ROOT / "docs" / name).read_text("utf-8") for name in ("rules.md", "scenarios.md"))
+    explained = set(re.findall(r"^\| (\S+) \|", pages, re.MULTILINE))
     cited = {
         (rule, path.relative_to(ROOT).as_posix())
         for place in PLACES
