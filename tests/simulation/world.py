@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import greenlet
 
 OVER = object()
+TICK_SECONDS = 1e-6  # that a wait lasts at least: less may vanish in `now`, and a slow clock be waited for without end
 
 
 class ViolationError(BaseException):
@@ -204,6 +205,6 @@ class Event:
         world, task = self._world, self._world.task
         self._waiting.append((task, task.wait))
         if timeout is not None:
-            world.wake(timeout, task, task.wait, False)
+            world.wake(max(timeout, TICK_SECONDS), task, task.wait, False)
         was: bool = world.block()
         return was
