@@ -69,18 +69,24 @@ class Publication:
         )
 
     def _report(self) -> tuple[Merged | None, str | None]:
-        """What was merged, or why nothing could be: the job has ended all the same, and does not run again (S8)."""
+        """What was merged, or why nothing could be: the job has ended all the same, and does not run again (S8).
+
+        An `OSError` of the command's start passes: that says nothing of the records, and another host may do better.
+        """
         work, control = self._equipment.work, self._control
         try:
             code = control.run(
                 lambda wake: work.report(self._place, self._earlier, on_exit=wake), seconds=REPORT_SECONDS
             )
-            if code == UNMADE:  # S3 is away, or the disk is full: it is no end of the job
-                raise GivenUpError("the report could not be made here")
-            if code != 0:
-                return None, f"the report ended with {code}" if code is not None else "the report did not end"
+        except AliveError:
+            return None, "the report cannot be killed"
+        if code == UNMADE:  # S3 is away, or the disk is full: it is no end of the job
+            raise GivenUpError("the report could not be made here")
+        if code != 0:
+            return None, f"the report ended with {code}" if code is not None else "the report did not end"
+        try:
             return work.merged(self._place), None
-        except (OSError, ValueError, AliveError) as error:
+        except (OSError, ValueError) as error:
             return None, f"{type(error).__name__}: {error}"
 
     def _upload(self, merged: Merged) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import json
 import os
@@ -67,4 +68,9 @@ def main(names: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    parser = argparse.ArgumentParser(prog="tests.simulation.mutants", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="of mutants, as a hunt prints them; all without")
+    names = parser.parse_args().names
+    if strange := [name for name in names if name not in BY_NAME]:
+        parser.error(f"no mutant is named {', '.join(map(repr, strange))}")
+    sys.exit(main(names))

@@ -292,9 +292,17 @@ ATTEMPTS: tuple[Mutant, ...] = (
         "a report that fails ends the attempt",
         "S8 L1",
         "publication",
-        "except (OSError, ValueError, AliveError) as error:",
+        "except (OSError, ValueError) as error:",
         "except KeyError as error:",
         "test_publication.py::test_s8_a_report_that_cannot_be_made_ends_the_job",
+    ),
+    mutant(
+        "a host that cannot start a report ends its job",
+        "F14 F15",
+        "publication",
+        "except AliveError:",
+        "except (AliveError, OSError):",
+        "test_publication.py::test_a_report_that_cannot_be_started_is_the_hosts_fault",
     ),
     mutant(
         "a report may take for ever",

@@ -56,17 +56,18 @@ def test_a_run_with_failures_is_done_and_failed(scene: Scene, code: int, failed:
     assert scene.happened("quiesce 1") is (code != 0)
 
 
-@pytest.mark.parametrize("way", ["exit", "start", "nothing", "never"])
+@pytest.mark.parametrize("way", ["exit", "nothing", "unreadable", "never"])
 def test_s8_a_report_that_cannot_be_made_ends_the_job(scene: Scene, way: str) -> None:
     """S8: a measured job does not run again because its summary cannot be written."""
 
     def nothing(place: object) -> Merged:
         raise ValueError("no merged.json")
 
-    if way == "start":
-        scene.work.error["report"] = OSError("no memory")
-    elif way == "nothing":
-        scene.work.merge = nothing
+    def unreadable(place: object) -> Merged:
+        raise OSError("input/output error")
+
+    if way in ("nothing", "unreadable"):
+        scene.work.merge = nothing if way == "nothing" else unreadable
     else:
         scene.work.report_ends = (5, 1) if way == "exit" else (None, 0)
     assert scene.attempt().how is How.DONE
@@ -89,7 +90,16 @@ def test_s48_without_its_summary_in_s3_a_job_is_not_done(scene: Scene, what: str
 def test_a_report_that_could_not_be_made_here_is_left_to_others(scene: Scene) -> None:
     """F15, L1: on a full disk, or while S3 is away; nothing is measured again, only reported."""
     scene.work.report_ends = (5, 75)
-    assert scene.attempt().how is How.GIVEN_UP
+    ending = scene.attempt()
+    assert (ending.how, ending.fault) == (How.GIVEN_UP, None)
+    assert scene.store.lease(scene.claim).state is State.RELEASED
+
+
+def test_a_report_that_cannot_be_started_is_the_hosts_fault(scene: Scene) -> None:
+    """F14, F15: it says nothing of the records."""
+    scene.work.error["report"] = OSError("no memory")
+    ending = scene.attempt()
+    assert (ending.how, ending.fault) == (How.GIVEN_UP, "OSError: no memory")
     assert scene.store.lease(scene.claim).state is State.RELEASED
 
 
