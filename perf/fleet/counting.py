@@ -22,6 +22,8 @@ class CountedInstance(Instance):
     """Without faults: each request is one try, and a listing as many as it has pages."""
 
     counts: Counts
+    unmet: Counts | None = None  # of these, reads of what is not there and writes that are refused
+    seconds: Counter[int] | None = None  # requests in each second
     told: Callable[[str, str], None] | None = None
 
     def request(self, verb: str, key: str, carry_out: Callable[[int], Any], tries: int = TRIES) -> Any:
@@ -30,6 +32,10 @@ class CountedInstance(Instance):
         if key.startswith("fleet/"):
             pages = -(-len(answer.objects) // PAGE) if isinstance(answer, Listing) else 1
             self.counts[verb, area(key)] += max(1, pages)
+            if self.unmet is not None and answer is None:
+                self.unmet[verb, area(key)] += 1
+            if self.seconds is not None:
+                self.seconds[int(self.world.now)] += max(1, pages)
             if self.told is not None:
                 self.told(verb, key)
         return answer

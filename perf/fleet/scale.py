@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+import gc
+import resource
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -27,6 +31,20 @@ from tests.simulation.world import World
 
 SUMMARY = "job-summary.json"
 LOOK_SECONDS = 60.0  # at notices, which ask nothing of S3
+SLICE_SECONDS = 1200.0  # of virtual time, after which it is seen whether all is done
+
+
+class Chances(Choices):
+    """Choices that nobody will repeat: none is remembered, or a large queue's would fill the memory."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.fraction = self._random
+
+    def pick(self, options: int, likelihood: float) -> int:
+        """See `Choices.pick`."""
+        drawn = self.fraction()
+        return 1 + int(drawn / likelihood * (options - 1)) if drawn < likelihood else 0
 
 
 @dataclass
@@ -38,7 +56,10 @@ class Ran:
     job_seconds: float
     seconds: float = 0.0  # until the last job was done
     counts: Counts = field(default_factory=Counts)  # in that time
+    unmet: Counts = field(default_factory=Counts)  # of these: 404, and writes that were refused
+    busiest: int = 0  # requests in one second
     cpu_seconds: float = 0.0
+    peak_bytes: int = 0  # of memory, the counts before this one included
 
 
 class Sleeper:
@@ -150,26 +171,34 @@ def run(jobs: int, workers: int, job_seconds: float) -> Ran:
     def finished(key: str, lease: object) -> None:
         done.append(world.now)
         if len(done) == jobs:
-            ran.seconds, ran.counts = world.now, Counts(counts)
+            ran.seconds, ran.counts, ran.unmet = world.now, Counts(counts), Counts(unmet)
 
     server.on_done = finished
     queue = tuple(Job(id=f"job-{number:05}", api_weight=0) for number in range(jobs))
-    counts = Counts()
-    choices = Choices(1)
+    counts, unmet, seconds = Counts(), Counts(), Counter[int]()
+    choices = Chances(1)
     server.upload(KEYS.document(QUEUE), msgspec.json.encode({}))
     for number in range(workers):
-        employ(world, server, choices, f"h{number}", queue, counts, job_seconds)
-    world.run(jobs / workers * job_seconds * 3 + 7200)
+        instance = employ(world, server, choices, f"h{number}", queue, counts, job_seconds)
+        instance.unmet, instance.seconds = unmet, seconds
+    until = jobs / workers * job_seconds * 3 + 7200
+    gc.disable()  # its passes over all that lives would take half of the time
+    while len(done) < jobs and world.now < until:
+        world.run(world.now + SLICE_SECONDS)
+        gc.collect()
+    gc.enable()
     if len(done) != jobs:
         raise RuntimeError(f"{len(done)} of {jobs} jobs are done")
+    ran.busiest = max(seconds.values())
     ran.cpu_seconds = time.process_time() - began
+    ran.peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return ran
 
 
 def employ(
     world: World,
     server: Server,
-    choices: Choices,
+    choices: Chances,
     name: str,
     queue: tuple[Job, ...],
     counts: Counts,
@@ -180,6 +209,7 @@ def employ(
     """Start a worker on a host of its own; one that is kept never retires."""
     instance = CountedInstance(world, server, choices, name, 0.0)
     instance.counts = counts
+    instance.runtime = dataclasses.replace(instance.runtime, fraction=choices.fraction)  # any, not one of three
     program = Program(instance)
     pretence = Pretence(instance, KEYS, job_seconds, kept=kept)
     published = Published(jobs=queue, api_slots=1, work=pretence, results=pretence)
@@ -219,13 +249,13 @@ def idle(jobs: int, running: int, seconds: float) -> Idle:
     server = Server(world, KEYS, 1)
     queue = tuple(Job(id=f"job-{number:05}", api_weight=0) for number in range(jobs))
     counts, hidden = Counts(), Counts()
-    choices = Choices(1)
+    choices = Chances(1)
     server.upload(KEYS.document(QUEUE), msgspec.json.encode({}))
-    for number in range(jobs - running):
-        _finish(server, queue[number].id)
     for number in range(running):
         employ(world, server, choices, f"busy-{number}", queue[jobs - running + number :][:1], hidden, 10 * seconds)
     world.run(600)
+    for number in range(jobs - running):
+        _finish(server, queue[number].id)
     watcher = employ(world, server, choices, "idle", queue, counts, seconds, kept=True)
     began: list[tuple[int, int, int]] = []  # at each look: what it had listed and read before, and what others wrote
 
@@ -235,9 +265,10 @@ def idle(jobs: int, running: int, seconds: float) -> Idle:
             began.append((lists, counts["GET", "claims"], hidden["PUT", "claims"]))
 
     watcher.told = told
-    world.run(1200)  # the first look reads everything
+    while len(began) < 2:  # the first look reads everything
+        world.run(world.now + 60)
     began.clear()
-    world.run(1200 + seconds)
+    world.run(world.now + seconds)
     return Idle(
         keys=jobs,
         running=running,
