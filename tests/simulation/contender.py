@@ -125,5 +125,4 @@ class Contender:
             if not self._go_on(taken):
                 return None
             self.world.sleep(5)
-        self.server.check_place(self.owner.instance, key)
         return self.server.upload(key, f"{key} of {self.host.name}".encode())
