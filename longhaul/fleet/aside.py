@@ -75,8 +75,8 @@ class Aside:
         return ready()
 
     def start(self, name: str, call: Callable[[], T]) -> Task[T]:
-        """Call it in a thread that wakes this one at its end."""
-        return Task(self._runtime, name, call, self._waiter.wake)
+        """Call it in a thread that wakes this one at its end; `result` tells of it."""
+        return Task(self._runtime, name, call, self._waiter.wake, awaited=True)
 
     def result(self, task: Task[T], seconds: float) -> T:
         """What the call returns; a `FleetError` or `OSError` of it passes, `LateError` if it is not done in time."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -22,6 +23,8 @@ from longhaul.fleet.work import Work
 
 TRANSFER_SECONDS = 1800.0  # that one try of a transfer may take
 TRIES, PAUSE_SECONDS = 5, 5.0  # of a transfer; the pauses double. It owns the retries beyond the client's own
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -93,6 +96,7 @@ class Control(Aside):
                 raise GivenUpError(f"{name}: {error}") from error
             except (FleetError, OSError) as error:
                 failure = error
+                logger.warning("%s, try %d of %d: %s", name, number + 1, TRIES, error)
         raise GivenUpError(f"{name}: {failure}") from failure
 
     def look_again(self, seconds: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable
 from enum import Enum
@@ -13,6 +14,8 @@ from longhaul.fleet.errors import UnansweredError
 from longhaul.fleet.lease import Completion, Fate, Lease, Owner, Seen, State, Terms
 from longhaul.fleet.objects import Store
 from longhaul.fleet.runtime import Event, Runtime
+
+logger = logging.getLogger(__name__)
 
 TAKE_SECONDS = 30.0  # after which an acquisition that nobody answers is given up (F3)
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 5.0  # between tries; botocore retries 5xx once, and no 409
@@ -181,7 +184,7 @@ class Holding:
         self._body = body
         first_sent = self._runtime.clock()
         pause = FIRST_PAUSE_SECONDS
-        send = True
+        send, told = True, False
         while True:
             now, became = None, None
             try:
@@ -193,8 +196,10 @@ class Holding:
                 send = False
                 now = rules.seen(self._store.get(self.key))
                 became = rules.fate(body, self._replaces, now, self._sent)
-            except UnansweredError:
-                pass  # an expired token or a refusal of permission too: it may pass before the deadline (S77)
+            except UnansweredError as error:  # an expired token or a refusal of permission too: it may pass (S77)
+                if not told:
+                    logger.warning("%s is tried again for %.0f s: %s", self.key, until - self._runtime.clock(), error)
+                told = True
             if became is Fate.STANDS and now is not None:
                 return self._stands(body, now.etag, first_sent)
             if became is Fate.COMPLETED or became is Fate.LOST:

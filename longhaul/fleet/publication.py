@@ -126,5 +126,5 @@ class Publication:
 
         try:
             self._control.call("writing the index", write, INDEX_SECONDS)
-        except FleetError:
-            logger.info("the index of %s is left to others", job)
+        except FleetError as error:
+            logger.info("the index of %s is left to others: %s", job, error)

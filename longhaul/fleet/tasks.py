@@ -17,10 +17,21 @@ LONGEST_WAIT_SECONDS = 3600.0  # of one wait; after it the condition is looked a
 
 
 class Task(Generic[T]):
-    """A call that runs in a thread. What becomes of it is kept, logged if it is an error, and told by `on_end`."""
+    """A call that runs in a thread. What becomes of it is kept, logged if it is an error, and told by `on_end`.
 
-    def __init__(self, runtime: Runtime, name: str, call: Callable[[], T], on_end: Callable[[], None]) -> None:
-        self.name = name
+    `awaited`: whoever asks for the result says what an error means; only one that nobody foresaw is logged here then.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        name: str,
+        call: Callable[[], T],
+        on_end: Callable[[], None],
+        *,
+        awaited: bool = False,
+    ) -> None:
+        self.name, self._awaited = name, awaited
         self.ended = False
         self.error: Exception | None = None
         self._call, self._on_end = call, on_end
@@ -42,7 +53,8 @@ class Task(Generic[T]):
         except Exception as error:
             self.error = error
             expected = isinstance(error, (FleetError, OSError))
-            logger.warning("%s: %s: %s", self.name, type(error).__name__, error, exc_info=not expected)
+            if not (expected and self._awaited):
+                logger.warning("%s: %s: %s", self.name, type(error).__name__, error, exc_info=not expected)
         self.ended = True
         self._on_end()
 

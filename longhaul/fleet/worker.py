@@ -91,7 +91,7 @@ class Worker:
         published = self._published()
         if published is None:
             return RETIRED
-        logger.info("%d jobs, %d API slots", len(published.jobs), published.api_slots)
+        logger.info("jobs: %d, API slots: %d", len(published.jobs), published.api_slots)
         shift = Shift(self._equipment(published), published, self._queue, self.owner, self._keeper, self._aside)
         while True:
             outcome = shift.turn()

@@ -24,12 +24,12 @@ class Trace(logging.Handler):
 
 
 @contextlib.contextmanager
-def logged(world: World) -> Iterator[None]:
-    """Hear the fleet's log."""
+def logged(world: World, level: int = logging.WARNING) -> Iterator[None]:
+    """Hear the fleet's log from that level on; all of it if there is a trace."""
     logger = logging.getLogger("longhaul.fleet")
     before = logger.level, logger.propagate
     handler = Trace(world)
-    logger.setLevel(logging.INFO if world.trace is not None else logging.WARNING)
+    logger.setLevel(logging.INFO if world.trace is not None else level)
     logger.propagate = False
     logger.addHandler(handler)
     try:

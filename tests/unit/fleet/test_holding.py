@@ -330,3 +330,17 @@ def test_two_holders_of_one_worker_do_not_take_each_others_lease(
     assert second.end(State.RELEASED, clock.now + 10) is Verdict.LOST
     assert store.lease(KEY) == before
     assert first.renew() is Verdict.STANDS
+
+
+def test_s3_that_does_not_answer_is_named_once(
+    holding: Holding, store: MemoryStore, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """F3: before the claim is lost over it, and not with every try."""
+
+    def trouble(verb: str, key: str) -> None:
+        raise UnansweredError("EndpointConnectionError")
+
+    assert holding.take(None) is Verdict.STANDS
+    store.trouble = trouble
+    assert holding.renew() is Verdict.UNRESOLVED
+    assert [record.message for record in caplog.records] == [f"{KEY} is tried again for 270 s: EndpointConnectionError"]

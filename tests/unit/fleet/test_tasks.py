@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from functools import partial
 
 import pytest
 
@@ -38,6 +39,19 @@ def test_no_error_of_a_thread_is_silent(error: Exception, traced: bool, caplog: 
         _ = task.result
     assert [record.message.split(":")[0] for record in caplog.records] == ["uploading"]
     assert bool(caplog.records[0].exc_info) is traced
+
+
+def test_whoever_asks_for_a_result_tells_of_its_error(caplog: pytest.LogCaptureFixture) -> None:
+    """One line of one error, and not two; what nobody foresaw is logged in any case."""
+
+    def call(error: Exception) -> None:
+        raise error
+
+    for error in (TransferError("x"), KeyError("x")):
+        woken = threading.Event()
+        Task(real(), "uploading", partial(call, error), woken.set, awaited=True)
+        assert woken.wait(20)
+    assert [record.message for record in caplog.records] == ["uploading: KeyError: 'x'"]
 
 
 def test_a_call_that_hangs_is_waited_for_no_longer_than_allowed() -> None:
