@@ -88,7 +88,7 @@ def test_giving_back_does_not_wait_for_a_renewal_that_nobody_answers() -> None:
     assert failing.wait(20)
     began = time.monotonic()
     assert holding.end(State.INTERRUPTED, real().clock() + 40) is Verdict.STANDS
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 20  # the lease lasts for 27
     assert store.lease(KEY).state is State.INTERRUPTED
 
 
