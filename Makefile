@@ -6,7 +6,7 @@ ENVS := dev stg prd sandbox
 export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION := 20
 export JSII_RUNTIME_PACKAGE_CACHE_ROOT := $(CURDIR)/build/jsii
 
-.PHONY: help demo test simulate mutants lint check format install synth deploy lock clean
+.PHONY: help demo test simulate mutants lint check format install synth deploy which lock clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -46,7 +46,7 @@ install: node_modules/.package-lock.json .venv/.installed ## everything into .ve
 .venv/.installed: pyproject.toml requirements-dev.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Longhaul needs Python 3.11 or newer, $(PYTHON) is older: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
-	@echo "installing Python packages into .venv (1 to 3 minutes)"
+	@echo "installing Python packages into .venv (1 to 5 minutes, without a further word)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt 2>&1 | { grep -v 'is ignored: it is neither' || true; }
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable . 2>&1 | { grep -v 'is ignored: it is neither' || true; }
@@ -65,9 +65,11 @@ node_modules/.package-lock.json: package.json package-lock.json
 synth: install ## templates of every environment into build/synth, without credentials
 	@for env in $(ENVS); do node_modules/.bin/cdk synth --quiet -c env=$$env -o build/synth/$$env || exit 1; done
 
-deploy: install ## cdk deploy --all of ENV=dev|stg|prd with your AWS credentials
-	@case "$(ENV)" in dev|stg|prd) ;; *) echo "which environment? make deploy ENV=dev (or stg, prd)" >&2; exit 2;; esac
+deploy: which install ## cdk deploy --all of ENV=dev|stg|prd with your AWS credentials
 	node_modules/.bin/cdk deploy --all -c env=$(ENV)
+
+which:
+	@case "$(ENV)" in dev|stg|prd) ;; *) echo "which environment? make deploy ENV=dev (or stg, prd)" >&2; exit 2;; esac
 
 lock: .venv/.installed ## compile the pins again from pyproject.toml (slow)
 	$(BIN)/pip-compile $(LOCK) --extra cdk --extra sandbox --extra dev -o requirements-dev.txt pyproject.toml

@@ -80,6 +80,9 @@ def _of_job(folder: Path, generations: range | None) -> Summary:
     last = attempts.latest(names)
     if generations is None:
         generations = range(last.generation if last else 0, ALL)
+    elif not _generations(names) & set(generations):
+        there = ", ".join(map(str, sorted(_generations(names)))) or "none"
+        raise ReportError(f"{folder} has no attempts of those generations; it has: {there}")
     counted = _named_by_completion(folder, names, generations)
     if counted:
         generations = range(min(_generations(counted), default=generations.start), generations.stop)

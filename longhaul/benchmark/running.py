@@ -31,7 +31,9 @@ def adapter(name: str) -> Adapter:
     """Load an adapter by name; `ConfigurationError` if there is none."""
     try:
         return load(target(name))
-    except (LookupError, ImportError, AttributeError) as error:
+    except LookupError as error:
+        raise ConfigurationError(str(error)) from error
+    except (ImportError, AttributeError) as error:
         raise ConfigurationError(f"adapter {name!r}: {error}") from error
 
 

@@ -222,7 +222,7 @@ def _attempts(folder: Path) -> list[Path]:
 def _show(record: Record) -> None:
     seconds = record.times.total
     took = f" in {seconds:.3f} s" if seconds is not None else ""
-    error = f": {record.error}" if record.error else ""
+    error = f": {record.error}" if record.error and record.error != record.outcome else ""
     say(f"{record.trial} {record.outcome}{took}{error}")
 
 

@@ -129,6 +129,10 @@ def _location(results: str | None, directory: Directory) -> Location:
                 f"where do results go? Give --results s3://bucket/prefix/stack/, set {RESULTS}, or write it into"
                 f" {directory.location}"
             ) from error
+        try:
+            return Location.parse(text)
+        except FleetError as error:
+            raise click.UsageError(f"{directory.location}: {error}") from error
     return Location.parse(text)
 
 

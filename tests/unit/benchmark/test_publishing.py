@@ -88,6 +88,8 @@ def test_a_requeue_starts_afresh_unless_told(tmp_path: Path) -> None:
     (both,) = summaries(job, range(2))
     assert (both.successful, both.cases[0].seconds) == (2, (5.0, 2.0))
     assert not any("left out" in warning for warning in both.warnings)
+    with pytest.raises(ReportError, match="no attempts of those generations; it has: 0, 1"):
+        summaries(job, range(5, 7))
 
 
 def test_a_requeue_that_resumed_says_so_itself(tmp_path: Path) -> None:

@@ -78,6 +78,9 @@ def test_a_worker_takes_the_location_from_its_directory(
     code, shown = ended(start(environment, "q", "--directory", tmp_path))
     assert code == 2
     assert "results-location.txt" in shown
+    (tmp_path / "results-location.txt").write_text("nonsense\n")
+    code, shown = ended(start(environment, "q", "--directory", tmp_path))
+    assert (code, "results-location.txt: 'nonsense" in shown) == (2, True), shown
     (tmp_path / "results-location.txt").write_text(f"{stack.location}\n")
     code, shown = ended(start(environment, "q", "--directory", tmp_path))
     assert code == 0, shown
