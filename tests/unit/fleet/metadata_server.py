@@ -71,13 +71,9 @@ class MetadataServer:
         elif trouble == "reset":
             return
         elif trouble == "drip":
-            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
-            while not self.over.wait(0.2):
-                connection.sendall(b"x")
+            self._drip(connection, b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
         elif trouble == "drip of a head":
-            connection.sendall(b"HTTP/1.1 200 OK\r\nX-Slow: ")
-            while not self.over.wait(0.2):
-                connection.sendall(b"x")
+            self._drip(connection, b"HTTP/1.1 200 OK\r\nX-Slow: ")
         elif trouble == "half":
             connection.sendall(b'HTTP/1.1 200 OK\r\nContent-Length: 60\r\n\r\n{"action": "termin')
         elif trouble == "half a head":
@@ -101,6 +97,14 @@ class MetadataServer:
                 self.over.wait(30)
         else:
             _answer(connection, 404, "Not Found")
+
+    def _drip(self, connection: socket.socket, head: bytes) -> None:
+        """For half a minute, as whatever hangs here: then a client that let it is told by the time it took."""
+        connection.sendall(head)
+        for _ in range(150):
+            if self.over.wait(0.2):
+                return
+            connection.sendall(b"x")
 
 
 def _answer(connection: socket.socket, status: int, text: str) -> None:
