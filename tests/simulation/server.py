@@ -100,10 +100,10 @@ class Server:
         return self._etags.get(body)
 
     def eat(self, job: str) -> None:
-        """A lifecycle rule takes a finished job's claim (S56)."""
+        """A lifecycle rule takes a finished job's claim (S56), a day old: nobody takes a job for so long."""
         key = self.keys.claim(job)
         there = self.lease(key)
-        if there is None or there.state is not State.DONE:
+        if there is None or there.state is not State.DONE or self._is_sought(key):
             return
         index = self.objects.get(self.keys.index(job))
         if index is None or self.objects[key].etag.encode() not in index.body:
@@ -112,6 +112,13 @@ class Server:
         self.world.note(f"    a lifecycle rule takes {key}")
         self.last_eaten = self.world.now
         self.delete(key)
+
+    def _is_sought(self, key: str) -> bool:
+        """Whether somebody has written to the lease and does not know yet what became of it, standing still."""
+        return any(
+            alive() and holding.stood is None and holding._body is not None and not holding._over
+            for holding, alive in self.holdings.get(key, ())
+        )
 
     def delete(self, key: str) -> None:
         """As an operator may; workers never do."""
