@@ -221,9 +221,16 @@ class Attempt:
             logger.warning("%s", error)  # it expires
 
     def _close(self, how: How, why: str) -> Ending:
-        """Slots back, side by side (S76), once the claim is not ours any more."""
+        """Slots back, side by side (S76), once the claim is not ours any more; then nothing is transferred either.
+
+        Nothing is held then, so a notice ends the wait.
+        """
         self.watch.stop()
         self._equipment.slots.give_back(self.watch.slots)
+        if how is not How.HANDED_OVER:
+            self._control.heeds_notice = True
+            if not self._control.outlast():
+                self._fault = "a transfer does not end"
         return Ending(how=how, quarantine=self._left(), why=why, fault=self._fault)
 
     def _leave_alone(self, why: str, how: How = How.GIVEN_UP) -> Ending:

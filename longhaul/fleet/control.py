@@ -22,6 +22,7 @@ from longhaul.fleet.watch import Watch
 from longhaul.fleet.work import Work
 
 TRANSFER_SECONDS = 1800.0  # that one try of a transfer may take
+OUTLAST_SECONDS = 600.0  # more that one which was given up may go on
 TRIES, PAUSE_SECONDS = 5, 5.0  # of a transfer; the pauses double. It owns the retries beyond the client's own
 
 logger = logging.getLogger(__name__)
@@ -57,6 +58,7 @@ class Control(Aside):
         self.watch = watch
         self.heeds_loss = True  # until stopping is what it does
         self.uploading: Task[Any] | None = None  # the last upload, ended or not
+        self._transferring: Task[Any] | None = None  # the last transfer of any kind
 
     @property
     def limit(self) -> float:
@@ -91,13 +93,22 @@ class Control(Aside):
                 pause = self._runtime.jittered(PAUSE_SECONDS * 2 ** (number - 1))
                 self.wait(lambda: False, self._runtime.clock() + pause)
             try:
-                return self.result(start(), TRANSFER_SECONDS)
+                task = self._transferring = start()
+                return self.result(task, TRANSFER_SECONDS)
             except (AlienAttemptError, LateError) as error:
                 raise GivenUpError(f"{name}: {error}") from error
             except (FleetError, OSError) as error:
                 failure = error
                 logger.warning("%s, try %d of %d: %s", name, number + 1, TRIES, error)
         raise GivenUpError(f"{name}: {failure}") from failure
+
+    def outlast(self) -> bool:
+        """Wait for a transfer that was given up and goes on: the host measures nothing beside it (I6, F19).
+
+        Whether it has ended: S3's client has time-outs of its own.
+        """
+        task = self._transferring
+        return task is None or self.wait(lambda: task.ended, self._runtime.clock() + OUTLAST_SECONDS)
 
     def look_again(self, seconds: float) -> None:
         """Look for a notice now rather than at the next turn (F10, S6)."""
